@@ -1,0 +1,17 @@
+"""The machine's clocks."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Wall time and monotonic time; the latter is what asyncio's and uvloop's timers run on as well."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000

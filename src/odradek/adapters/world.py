@@ -1,0 +1,21 @@
+"""All of the real world at once."""
+
+from __future__ import annotations
+
+from odradek.adapters.clock import SystemClock
+from odradek.adapters.disk import RealDisk
+from odradek.adapters.entropy import SystemEntropy
+from odradek.adapters.network import SocketNetwork
+from odradek.adapters.workers import ThreadWorkers
+from odradek.ports import World
+
+
+def real_world(*, max_open_files: int | None = None) -> World:
+    """What a node is started with outside simulations; each node gets one of its own."""
+    return World(
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        disk=RealDisk(max_open_files),
+        network=SocketNetwork(),
+        workers=ThreadWorkers(),
+    )
