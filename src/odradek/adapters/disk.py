@@ -14,7 +14,7 @@ import os
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from odradek.ports import AlreadyLocked
@@ -134,9 +134,7 @@ class RealDisk:
         where, name = os.path.split(path)
         with self._lock:
             descriptor = _open(path, create=create)
-            directory = self._directories.get(where)
-            if directory is None:
-                directory = self._directories[where] = _Directory(where)
+            directory = self._directory(where)
             file = RealFile(self, directory, name)
             directory.files.setdefault(name, []).append(file)
             self._admit(file, descriptor)
@@ -156,9 +154,9 @@ class RealDisk:
             return
         with self._lock:
             replaced = self._handles(new)
-            self._keep_open(replaced)
+            kept = [file.descriptor() for file in replaced]
             os.rename(old, new)
-            self._let_go(replaced)
+            self._let_go(replaced, kept)
             if old in self._directories or os.path.isdir(new):
                 self._move_directories(old, new)
             else:
@@ -167,9 +165,9 @@ class RealDisk:
     def unlink(self, path: str) -> None:
         with self._lock:
             files = self._handles(os.path.abspath(path))
-            self._keep_open(files)
+            kept = [file.descriptor() for file in files]
             os.unlink(path)
-            self._let_go(files)
+            self._let_go(files, kept)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -243,20 +241,23 @@ class RealDisk:
                     del self._open[file]
             file._descriptor = None
 
+    def _directory(self, path: str) -> _Directory:
+        directory = self._directories.get(path)
+        if directory is None:
+            directory = self._directories[path] = _Directory(path)
+        return directory
+
     def _handles(self, path: str) -> _Handles:
         where, name = os.path.split(path)
         directory = self._directories.get(where)
         return [] if directory is None else directory.files.get(name, [])
 
-    def _keep_open(self, files: _Handles) -> None:
-        for file in files:
-            file.descriptor()
-
-    def _let_go(self, files: _Handles) -> None:
+    def _let_go(self, files: _Handles, kept: Sequence[Descriptor]) -> None:
         """Their name is gone, so they leave the tables with the descriptors they have."""
-        for file in files:
+        for file, descriptor in zip(files, kept, strict=True):
             file._unlinked = True
-            del self._open[file]
+            file._descriptor = descriptor
+            self._open.pop(file, None)
         if files:
             self._drop_name(files[0]._directory, files[0]._name)
 
@@ -269,11 +270,9 @@ class RealDisk:
         files = self._handles(old)
         if not files:
             return
-        where, name = os.path.split(new)
-        directory = self._directories.get(where)
-        if directory is None:
-            directory = self._directories[where] = _Directory(where)
         self._drop_name(files[0]._directory, files[0]._name)
+        where, name = os.path.split(new)
+        directory = self._directory(where)
         directory.files[name] = files
         for file in files:
             file._directory = directory
@@ -338,7 +337,7 @@ _locked_here: set[str] = set()
 
 
 def _lock(path: str) -> Callable[[], None]:
-    """Two locks: POSIX's, which Apache Kafka takes as well, and flock's, which another descriptor's close cannot lose."""
+    """Two locks: POSIX's, which Apache Kafka takes as well, and flock's, which closing another descriptor cannot lose."""
     path = os.path.realpath(path)
     if path in _locked_here:
         raise AlreadyLocked(path)

@@ -1,7 +1,7 @@
 """The pytest plugin: `def test(kafka): …` gets a running node.
 
-Every pytest run of everyone who has Odradek installed loads this module, so it imports nothing of Odradek until a fixture
-is asked for.
+Every pytest run of everyone who has Odradek installed loads this module, so it imports nothing of Odradek until a
+fixture is asked for.
 """
 
 from __future__ import annotations

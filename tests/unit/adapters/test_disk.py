@@ -169,6 +169,16 @@ def test_an_unlinked_file_stays_readable_until_closed(directory: str) -> None:
     assert refused.value.errno == errno.EBADF
 
 
+def test_two_handles_of_one_unlinked_file_stay_readable(directory: str) -> None:
+    disk = RealDisk(max_open_files=1)
+    files = [disk.open(f"{directory}/a", create=True) for _ in range(3)]
+    files[0].write(b"shared", 0)
+    disk.unlink(f"{directory}/a")
+    assert [file.read(0, 9) for file in files] == [b"shared"] * 3
+    for file in files:
+        file.close()
+
+
 def test_a_removed_directory_leaves_handles_readable(directory: str) -> None:
     disk = RealDisk(max_open_files=1)
     disk.make_directory(f"{directory}/t-0/deep")

@@ -1,0 +1,315 @@
+"""The real network: non-blocking TCP sockets watched by the event loop, without transports or streams.
+
+A readable socket costs one `recv_into` straight into its owner's buffer; an answer costs one `sendmsg`, or a `sendmsg`
+and a `sendfile` where a large stretch of a file is part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+from odradek.ports import FileSlice, Listening, Part, Wire, WireOwner
+
+SENDFILE_THRESHOLD = 32 * 1024
+"""Below this a slice is read and gathered with its neighbours: one system call instead of two."""
+
+MAX_GATHERED_PARTS = 512
+"""Below IOV_MAX (1024) on every system that matters."""
+
+ACCEPTS_A_TURN = 64
+LISTEN_BACKLOG = 1024
+_GONE = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError, TimeoutError)
+_MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class DescriptorFile(Protocol):
+    """What `sendfile` needs of the real disk's files: a descriptor that stays open while it is held."""
+
+    def descriptor(self) -> int: ...
+
+
+class SocketWire:
+    """One connected socket."""
+
+    __slots__ = (
+        "_closed",
+        "_finishing",
+        "_loop",
+        "_owner",
+        "_reading",
+        "_sock",
+        "_unsent",
+        "peer_host",
+        "unsent_bytes",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer_host: str) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._unsent: deque[Part] = deque()
+        self._reading = False
+        self._closed = False
+        self._finishing = False
+        self.peer_host = peer_host
+        self.unsent_bytes = 0
+
+    def start(self, owner: WireOwner) -> None:
+        self._owner = owner
+        if not self._closed:
+            self.resume()
+
+    def pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        if not self._reading and not self._closed:
+            self._reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._closed:
+            return
+        if self._unsent:
+            self._queue(parts)
+            return
+        try:
+            rest = self._send_now(parts)
+        except OSError as why:
+            # The caller is in the middle of its own work: it hears of the loss in a turn of its own.
+            self._loop.call_soon(self._lose, why)
+            return
+        if rest:
+            self._queue(rest)
+            self._loop.add_writer(self._sock, self._writable)
+
+    def close(self) -> None:
+        self._lose(None)
+
+    def finish(self) -> None:
+        if self._unsent:
+            self._finishing = True
+            self.pause()
+        else:
+            self._lose(None)
+
+    def _queue(self, parts: Sequence[Part]) -> None:
+        self._unsent.extend(parts)
+        self.unsent_bytes += sum(map(len, parts))
+
+    def _readable(self) -> None:
+        owner = self._owner
+        try:
+            count = self._sock.recv_into(owner.buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as why:
+            self._lose(why)
+            return
+        if count:
+            owner.received(count)
+        else:
+            self._lose(None)
+
+    def _writable(self) -> None:
+        parts = list(self._unsent)
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        try:
+            rest = self._send_now(parts)
+        except OSError as why:
+            self._lose(why)
+            return
+        if rest:
+            self._queue(rest)
+            return
+        self._loop.remove_writer(self._sock)
+        if self._finishing:
+            self._lose(None)
+        else:
+            self._owner.drained()
+
+    def _send_now(self, parts: Sequence[Part]) -> Sequence[Part]:
+        """Send what the socket takes; returns what it did not."""
+        index = 0
+        total = len(parts)
+        while index < total:
+            part = parts[index]
+            if isinstance(part, FileSlice) and part.length >= SENDFILE_THRESHOLD:
+                sent = self._send_file(part)
+                if sent < part.length:
+                    rest = FileSlice(part.file, part.position + sent, part.length - sent)
+                    return [rest, *parts[index + 1 :]]
+                index += 1
+                continue
+            gathered: list[bytes | bytearray | memoryview] = []
+            size = 0
+            more = 0
+            while index < total and len(gathered) < MAX_GATHERED_PARTS:
+                part = parts[index]
+                if isinstance(part, FileSlice):
+                    if part.length >= SENDFILE_THRESHOLD:
+                        more = _MORE
+                        break
+                    part = _read_whole(part)
+                gathered.append(part)
+                size += len(part)
+                index += 1
+            try:
+                sent = (
+                    self._sock.sendmsg(gathered, (), more)
+                    if more or len(gathered) > 1
+                    else self._sock.send(gathered[0])
+                )
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent < size:
+                return [*_after(gathered, sent), *parts[index:]]
+        return ()
+
+    def _send_file(self, part: FileSlice) -> int:
+        descriptor = cast(DescriptorFile, part.file).descriptor()
+        sent = 0
+        try:
+            while sent < part.length:
+                count = os.sendfile(self._sock.fileno(), descriptor, part.position + sent, part.length - sent)
+                if count == 0:
+                    # The header has promised these bytes: a file cut under us can only cost this connection.
+                    raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
+                sent += count
+        except (BlockingIOError, InterruptedError):
+            pass
+        return sent
+
+    def _lose(self, why: Exception | None) -> None:
+        if self._closed:
+            return
+        self.pause()
+        self._closed = True
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._owner.lost(None if isinstance(why, _GONE) else why)
+
+
+class SocketListening:
+    """One listening socket; takes all who wait, a bounded number a turn."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, accept: Callable[[Wire], WireOwner]
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._accept = accept
+        self.port: int = sock.getsockname()[1]
+        loop.add_reader(sock, self._acceptable)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as why:
+                if why.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                # Out of descriptors: stop accepting for a moment instead of spinning on a readable socket.
+                self._loop.remove_reader(self._sock)
+                self._loop.call_later(1.0, self._accept_again)
+                return
+            wire = _wire(self._loop, sock, address[0])
+            wire.start(self._accept(wire))
+
+    def _accept_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.add_reader(self._sock, self._acceptable)
+
+
+class SocketNetwork:
+    """TCP, version 4 and 6."""
+
+    async def listen(self, host: str, port: int, accept: Callable[[Wire], WireOwner]) -> Listening:
+        loop = asyncio.get_running_loop()
+        family, address = await _resolve(loop, host or "0.0.0.0", port, passive=True)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(LISTEN_BACKLOG)
+        except BaseException:
+            sock.close()
+            raise
+        return SocketListening(loop, sock, accept)
+
+    async def connect(self, host: str, port: int, own: Callable[[Wire], WireOwner]) -> Wire:
+        loop = asyncio.get_running_loop()
+        family, address = await _resolve(loop, host, port, passive=False)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        wire = _wire(loop, sock, host)
+        wire.start(own(wire))
+        return wire
+
+
+def _wire(loop: asyncio.AbstractEventLoop, sock: socket.socket, peer_host: str) -> SocketWire:
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return SocketWire(loop, sock, peer_host)
+
+
+async def _resolve(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, *, passive: bool
+) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    # Loopback and literal addresses need no resolver, whose thread would cost the start several milliseconds.
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return family, (host, port)
+    if host == "localhost":
+        return socket.AF_INET, ("127.0.0.1", port)
+    flags = socket.AI_PASSIVE if passive else 0
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    family, _, _, _, address = found[0]
+    return family, (str(address[0]), port)
+
+
+def _read_whole(part: FileSlice) -> bytes:
+    data = part.read()
+    if len(data) < part.length:
+        raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
+    return data
+
+
+def _after(parts: Sequence[bytes | bytearray | memoryview], sent: int) -> list[Part]:
+    """What is left of the parts once `sent` bytes are gone."""
+    rest: list[Part] = []
+    for part in parts:
+        if sent >= len(part):
+            sent -= len(part)
+        elif sent:
+            rest.append(memoryview(part)[sent:])
+            sent = 0
+        else:
+            rest.append(part)
+    return rest
