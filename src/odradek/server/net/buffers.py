@@ -1,0 +1,46 @@
+"""Receive buffers, shared by all connections of a node: an idle connection holds none."""
+
+from __future__ import annotations
+
+SMALLEST_BUFFER = 64 * 1024
+LARGEST_POOLED_BUFFER = 4 * 1024 * 1024
+POOLED_BYTES_PER_SIZE = 8 * 1024 * 1024
+_POISON = 0xDD
+
+
+class Buffer:
+    """A stretch of memory and the writable view of it that everybody uses."""
+
+    __slots__ = ("size", "view")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.view = memoryview(bytearray(size))
+
+
+class BufferPool:
+    """Buffers in powers of two; what is larger than the largest class is made and dropped as needed.
+
+    With `poison`, a buffer that comes back is overwritten, so that a view which outlived its request is seen to be wrong
+    at once: simulations run that way.
+    """
+
+    def __init__(self, *, poison: bool = False) -> None:
+        self._free: dict[int, list[Buffer]] = {}
+        self._poison = poison
+        size = SMALLEST_BUFFER
+        while size <= LARGEST_POOLED_BUFFER:
+            self._free[size] = []
+            size *= 2
+
+    def take(self, at_least: int) -> Buffer:
+        size = SMALLEST_BUFFER if at_least <= SMALLEST_BUFFER else 1 << (at_least - 1).bit_length()
+        free = self._free.get(size)
+        return free.pop() if free else Buffer(size)
+
+    def give_back(self, buffer: Buffer) -> None:
+        if self._poison:
+            buffer.view[:] = bytes((_POISON,)) * buffer.size
+        free = self._free.get(buffer.size)
+        if free is not None and len(free) * buffer.size < POOLED_BYTES_PER_SIZE:
+            free.append(buffer)

@@ -1,0 +1,374 @@
+"""One client connection: frames in, answers out, in order.
+
+A frame stays in the receive buffer while its handler runs; views into it are good until the handler first waits. Like Kafka,
+a connection works on one request at a time, with one exception that changes nothing a client can see: a Produce may be
+appended while earlier ones still wait for their replicas. Answers leave in the order of the requests, gathered into one
+send per turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from odradek.ports import Part, Wire
+from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import Message
+from odradek.protocol.errors import KafkaError, MalformedFrame
+from odradek.protocol.frame import skip_tagged_fields
+from odradek.server.context import Context
+from odradek.server.dispatch import Endpoint, UnservedRequest, resume
+from odradek.server.handlers.api_versions import unsupported_version_answer
+
+if TYPE_CHECKING:
+    from odradek.server.net.buffers import Buffer
+    from odradek.server.net.listener import ListenerScope
+
+log = logging.getLogger(__name__)
+
+MAX_UNANSWERED = 64
+"""Requests in flight on one connection before it is not read any further."""
+
+MAX_UNSENT_BYTES = 1024 * 1024
+"""A client that does not read its answers is not read from either, once this much waits for it."""
+
+FULL_FRAME_BUFFER_BYTES = 2 * 1024 * 1024
+"""Up to here a declared length is believed and gets its buffer at once; beyond, the buffer doubles as bytes arrive."""
+
+_SIZE = Struct(">i")
+_HEADER = Struct(">hhih")
+_ANSWER = Struct(">ii")
+_FLEXIBLE_ANSWER = Struct(">iiB")
+
+
+class _Slot:
+    """The place in the line of one request that was not answered at once."""
+
+    __slots__ = ("correlation_id", "endpoint", "parts", "task")
+
+    def __init__(self, endpoint: Endpoint, correlation_id: int) -> None:
+        self.endpoint = endpoint
+        self.correlation_id = correlation_id
+        self.parts: list[Part] | None = None
+        self.task: asyncio.Task[Message | None] | None = None
+
+
+class Connection:
+    """Owner of one wire."""
+
+    __slots__ = (
+        "_answers",
+        "_buffer",
+        "_client_id",
+        "_client_id_bytes",
+        "_closed",
+        "_end",
+        "_expected_bytes",
+        "_get_endpoint",
+        "_monotonic_ms",
+        "_paused",
+        "_scope",
+        "_start",
+        "_waiting",
+        "_wire",
+        "id",
+        "last_request_ms",
+    )
+
+    def __init__(self, scope: ListenerScope, wire: Wire, connection_id: int) -> None:
+        self.id = connection_id
+        self._scope = scope
+        self._wire = wire
+        self._get_endpoint = scope.endpoints.get
+        self._monotonic_ms = scope.node.world.clock.monotonic_ms
+        self._buffer: Buffer | None = None
+        self._start = 0
+        self._end = 0
+        self._expected_bytes = 0
+        self._answers: list[Part] = []
+        self._waiting: deque[_Slot] = deque()
+        self._paused = False
+        self._closed = False
+        self._client_id: str | None = None
+        self._client_id_bytes = b""
+        self.last_request_ms = self._monotonic_ms()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    def close(self) -> None:
+        self._wire.close()
+
+    # What the wire calls.
+
+    def buffer(self) -> memoryview:
+        buffer = self._buffer
+        if buffer is None:
+            self._buffer = buffer = self._scope.buffers.take(self._expected_bytes)
+            return buffer.view
+        return buffer.view[self._end :]
+
+    def received(self, count: int) -> None:
+        self._end += count
+        self._serve_frames()
+
+    def drained(self) -> None:
+        if self._paused:
+            self._serve_frames()
+
+    def lost(self, why: Exception | None) -> None:
+        self._closed = True
+        if why is not None:
+            log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
+        self._scope.connections.pop(self.id, None)
+        self._scope.node.connection_lost(self.id)
+        for slot in self._waiting:
+            if slot.task is not None:
+                slot.task.cancel()
+        self._waiting.clear()
+        self._answers.clear()
+        self._release()
+
+    # Frames.
+
+    def _serve_frames(self) -> None:
+        buffer = self._buffer
+        if buffer is None:
+            self._set_paused(False)
+            return
+        view = buffer.view
+        start, end = self._start, self._end
+        held = False
+        while end - start >= 4:
+            (size,) = _SIZE.unpack_from(view, start)
+            if size < 0 or size > self._scope.max_request_bytes:
+                self._reject(f"a request of {size} bytes (socket.request.max.bytes={self._scope.max_request_bytes})")
+                return
+            frame_end = start + 4 + size
+            if frame_end > end:
+                break
+            self._start = start
+            if not self._serve(view[start + 4 : frame_end]):
+                held = True
+                break
+            if self._closed:
+                return
+            start = frame_end
+        self._start = start
+        if self._answers:
+            self._flush()
+            if self._closed:
+                return
+        self._set_paused(held)
+        if start == end:
+            self._expected_bytes = end if end <= FULL_FRAME_BUFFER_BYTES else 0
+            self._release()
+        elif not held:
+            self._make_room(start, end)
+
+    def _make_room(self, start: int, end: int) -> None:
+        """Let the rest of the frame that has begun fit behind what is there of it."""
+        buffer = self._buffer
+        assert buffer is not None
+        have = end - start
+        needed = _SIZE.unpack_from(buffer.view, start)[0] + 4 if have >= 4 else have + 4
+        if needed <= buffer.size - start:
+            return
+        if needed <= buffer.size:
+            buffer.view[:have] = bytes(buffer.view[start:end])
+        else:
+            # A declared length is not believed beyond a bound: memory follows the bytes that really came.
+            size = needed if needed <= FULL_FRAME_BUFFER_BYTES else min(needed, max(have * 2, FULL_FRAME_BUFFER_BYTES))
+            if size <= buffer.size - start:
+                return
+            larger = self._scope.buffers.take(size)
+            larger.view[:have] = buffer.view[start:end]
+            self._scope.buffers.give_back(buffer)
+            self._buffer = larger
+        self._start, self._end = 0, have
+
+    def _release(self) -> None:
+        buffer = self._buffer
+        if buffer is not None:
+            self._buffer = None
+            self._start = self._end = 0
+            self._scope.buffers.give_back(buffer)
+
+    def _set_paused(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            if paused:
+                self._wire.pause()
+            else:
+                self._wire.resume()
+
+    # Requests.
+
+    def _serve(self, frame: memoryview) -> bool:
+        """Start one request; False if it has to wait for earlier ones."""
+        try:
+            api_key, version, correlation_id, name_length = _HEADER.unpack_from(frame)
+        except Exception:  # noqa: BLE001 - struct.error, which is not worth an import on this path
+            self._reject(f"a frame of {len(frame)} bytes, too short for a request header")
+            return True
+        endpoint = self._get_endpoint(api_key << 16 | version)
+        if self._waiting or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
+            if len(self._waiting) >= MAX_UNANSWERED or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
+                return False
+            if endpoint is None or not (endpoint.overlaps and self._waiting[-1].endpoint.overlaps):
+                return False
+        try:
+            if endpoint is None:
+                endpoint = self._compile(api_key, version, correlation_id)
+                if endpoint is None:
+                    return True
+            position = 10
+            if name_length >= 0:
+                position += name_length
+                name = frame[10:position]
+                if name != self._client_id_bytes:
+                    self._remember_client_id(name, name_length)
+                client_id = self._client_id
+            else:
+                client_id = None
+            if endpoint.flexible_header:
+                position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+            request, position = endpoint.decode(frame, position)
+            if position != len(frame):
+                raise MalformedFrame(f"{len(frame) - position} bytes after the end of the request")
+        except (MalformedFrame, IndexError) as wrong:
+            self._reject(f"{_describe(api_key, version)}: {wrong}")
+            return True
+        endpoint.served += 1
+        self.last_request_ms = self._monotonic_ms()
+        context = Context(self._scope.node, self._scope, version, client_id, self.id)
+        self._step(endpoint, correlation_id, endpoint.handle(context, request))
+        return True
+
+    def _step(self, endpoint: Endpoint, correlation_id: int, handler: Coroutine[Any, Any, Message | None]) -> None:
+        try:
+            awaited = handler.send(None)
+        except StopIteration as done:
+            self._answer(endpoint, correlation_id, done.value)
+        except AssertionError as broken:
+            self._scope.node.fail(broken)
+        except KafkaError as error:
+            self._answer_error(endpoint, correlation_id, error)
+        except Exception:
+            self._fail(endpoint)
+        else:
+            slot = _Slot(endpoint, correlation_id)
+            self._waiting.append(slot)
+            slot.task = asyncio.get_running_loop().create_task(resume(handler, awaited))  # type: ignore[arg-type]
+            slot.task.add_done_callback(lambda task: self._finish(slot, task))
+
+    def _finish(self, slot: _Slot, task: asyncio.Task[Message | None]) -> None:
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if error is None:
+            response = task.result()
+        elif isinstance(error, KafkaError) and slot.endpoint.error_answer is not None:
+            response = slot.endpoint.error_answer(error.code, str(error))
+        elif isinstance(error, AssertionError):
+            self._scope.node.fail(error)
+            return
+        else:
+            log.error("A request failed unexpectedly; its connection is closed", exc_info=error)
+            self.close()
+            return
+        slot.parts = [] if response is None else self._encode(slot.endpoint, slot.correlation_id, response)
+        waiting = self._waiting
+        while waiting and waiting[0].parts is not None:
+            self._answers.extend(waiting.popleft().parts or ())
+        if self._answers:
+            self._flush()
+        if self._paused and not self._closed:
+            self._serve_frames()
+
+    # Answers.
+
+    def _answer(self, endpoint: Endpoint, correlation_id: int, response: Message | None) -> None:
+        parts = [] if response is None else self._encode(endpoint, correlation_id, response)
+        if self._waiting:
+            slot = _Slot(endpoint, correlation_id)
+            slot.parts = parts
+            self._waiting.append(slot)
+        else:
+            self._answers.extend(parts)
+
+    def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
+        parts = endpoint.encode(response)
+        size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
+        if endpoint.flexible_response:
+            header = _FLEXIBLE_ANSWER.pack(size + 5, correlation_id, 0)
+        else:
+            header = _ANSWER.pack(size + 4, correlation_id)
+        first = parts[0]
+        if isinstance(first, bytes):
+            parts[0] = header + first
+        else:
+            parts.insert(0, header)
+        return parts
+
+    def _flush(self) -> None:
+        answers, self._answers = self._answers, []
+        self._wire.send(answers)
+
+    # What is wrong.
+
+    def _compile(self, api_key: int, version: int, correlation_id: int) -> Endpoint | None:
+        try:
+            return self._scope.endpoints.compile(api_key, version)
+        except UnservedRequest as wrong:
+            if api_key == ApiKey.API_VERSIONS:
+                # Kafka's way to let a newer client find out: the oldest body, and the connection stays.
+                body = unsupported_version_answer(self._scope.endpoints.routes)
+                self._answers.append(_ANSWER.pack(len(body) + 4, correlation_id) + body)
+            else:
+                self._reject(str(wrong))
+            return None
+
+    def _remember_client_id(self, name: memoryview, length: int) -> None:
+        if len(name) != length:
+            raise MalformedFrame("the client id goes beyond the request")
+        raw = bytes(name)
+        try:
+            self._client_id = raw.decode()
+        except UnicodeDecodeError as wrong:
+            raise MalformedFrame("the client id is not UTF-8") from wrong
+        self._client_id_bytes = raw
+
+    def _reject(self, what: str) -> None:
+        log.warning("Closed the connection from %s: it sent %s", self._wire.peer_host, what)
+        self._flush_and_close()
+
+    def _flush_and_close(self) -> None:
+        if self._answers:
+            self._flush()
+        if not self._closed:
+            self._wire.close()
+
+    def _answer_error(self, endpoint: Endpoint, correlation_id: int, error: KafkaError) -> None:
+        if endpoint.error_answer is None:
+            log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
+            self.close()
+        else:
+            self._answer(endpoint, correlation_id, endpoint.error_answer(error.code, str(error)))
+
+    def _fail(self, endpoint: Endpoint) -> None:
+        log.exception("A request failed unexpectedly; its connection is closed (%s)", endpoint.handle.__module__)
+        self.close()
+
+
+def _describe(api_key: int, version: int) -> str:
+    try:
+        name = ApiKey(api_key).name
+    except ValueError:
+        name = f"API {api_key}"
+    return f"a malformed {name} request (version {version})"

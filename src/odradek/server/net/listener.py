@@ -1,0 +1,84 @@
+"""One listener: an open port, the connections it took, and the broom that sweeps idle ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.ports import Listening, Wire, WireOwner
+from odradek.server.dispatch import Endpoints
+from odradek.server.net.buffers import BufferPool
+from odradek.server.net.connection import Connection
+
+if TYPE_CHECKING:
+    from odradek.server.node import Node
+
+log = logging.getLogger(__name__)
+
+_SWEEPS_PER_IDLE_TIME = 10
+
+
+class ListenerScope:
+    """What all connections of one listener share."""
+
+    def __init__(self, node: Node, name: str, endpoints: Endpoints, buffers: BufferPool) -> None:
+        self.node = node
+        self.name = name
+        self.endpoints = endpoints
+        self.buffers = buffers
+        self.max_request_bytes = node.config.socket_request_max_bytes
+        self.connections: dict[int, Connection] = {}
+        self._accepted = 0
+
+    def accept(self, wire: Wire) -> WireOwner:
+        self._accepted += 1
+        connection = Connection(self, wire, self._accepted)
+        if len(self.connections) >= self.node.config.max_connections:
+            log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
+            wire.close()
+        else:
+            self.connections[self._accepted] = connection
+        return connection
+
+    def close(self) -> None:
+        for connection in list(self.connections.values()):
+            connection.close()
+
+    def sweep(self, idle_before_ms: int) -> None:
+        """Close connections that have sent nothing since."""
+        for connection in list(self.connections.values()):
+            if connection.last_request_ms < idle_before_ms and not connection.busy:
+                connection.close()
+
+
+class Listener:
+    """The open port of one scope."""
+
+    def __init__(self, scope: ListenerScope) -> None:
+        self.scope = scope
+        self._listening: Listening | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def open(self, host: str, port: int) -> int:
+        """Returns the port, which the system chose if 0 was asked for."""
+        world = self.scope.node.world
+        self._listening = await world.network.listen(host, port, self.scope.accept)
+        if self.scope.node.config.connections_max_idle_ms >= 0:
+            self._sweeper = asyncio.create_task(self._sweep_forever())
+        return self._listening.port
+
+    def close(self) -> None:
+        """Take no more connections and close those there are."""
+        if self._listening is not None:
+            self._listening.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self.scope.close()
+
+    async def _sweep_forever(self) -> None:
+        clock = self.scope.node.world.clock
+        idle_ms = self.scope.node.config.connections_max_idle_ms
+        while True:
+            await asyncio.sleep(max(idle_ms / _SWEEPS_PER_IDLE_TIME / 1000, 0.01))
+            self.scope.sweep(clock.monotonic_ms() - idle_ms)

@@ -1,0 +1,175 @@
+"""The real wires: partial sends, file slices, ends and losses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from odradek.adapters.disk import RealDisk
+from odradek.adapters.network import SENDFILE_THRESHOLD, SocketNetwork
+from odradek.ports import FileSlice, Part, Wire
+
+
+class Recorder:
+    """Keeps all it gets; `answer` may send something back."""
+
+    def __init__(self, wire: Wire, answer: Callable[[Wire, bytes], None] | None = None) -> None:
+        self.wire = wire
+        self.answer = answer
+        self.data = b""
+        self.ends: list[Exception | None] = []
+        self.drains = 0
+        self._space = memoryview(bytearray(65536))
+        self.changed = asyncio.Event()
+
+    def buffer(self) -> memoryview:
+        return self._space
+
+    def received(self, count: int) -> None:
+        piece = bytes(self._space[:count])
+        self.data += piece
+        self.changed.set()
+        if self.answer is not None:
+            self.answer(self.wire, piece)
+
+    def drained(self) -> None:
+        self.drains += 1
+        self.changed.set()
+
+    def lost(self, why: Exception | None) -> None:
+        self.ends.append(why)
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(test())
+
+
+async def pair(answer: Callable[[Wire, bytes], None] | None = None) -> tuple[Recorder, Recorder]:
+    """Two ends of one connection: who connected, who was connected to."""
+    network = SocketNetwork()
+    taken: list[Recorder] = []
+    there = asyncio.Event()
+
+    def accept(wire: Wire) -> Recorder:
+        taken.append(Recorder(wire, answer))
+        there.set()
+        return taken[0]
+
+    listening = await network.listen("127.0.0.1", 0, accept)
+    mine: list[Recorder] = []
+
+    def own(wire: Wire) -> Recorder:
+        mine.append(Recorder(wire))
+        return mine[0]
+
+    await network.connect("localhost", listening.port, own)
+    await asyncio.wait_for(there.wait(), 10)
+    listening.close()
+    return mine[0], taken[0]
+
+
+def test_bytes_go_both_ways_in_order() -> None:
+    async def test() -> None:
+        client, server = await pair(lambda wire, piece: wire.send([b"<", piece, b">"]))
+        client.wire.send([b"one", memoryview(b"two")])
+        await client.until(lambda: client.data.endswith(b">"))
+        assert server.data == b"onetwo"
+        assert client.data.replace(b"><", b"") == b"<onetwo>"
+        client.wire.close()
+        await server.until(lambda: bool(server.ends))
+        assert server.ends == client.ends == [None]
+
+    run(test)
+
+
+def test_more_than_the_socket_takes_waits_and_drains_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    body = bytes(range(256)) * 8192
+    path.write_bytes(body)
+
+    async def test() -> None:
+        client, server = await pair()
+        file = RealDisk().open(str(path))
+        client.wire.pause()
+        parts: list[Part] = [b"head", FileSlice(file, 1, 10), FileSlice(file, 256, SENDFILE_THRESHOLD * 4), b"middle"]
+        parts.append(FileSlice(file, 0, len(body)))
+        expected = b"head" + body[1:11] + body[256 : 256 + SENDFILE_THRESHOLD * 4] + b"middle" + body
+        for _ in range(3):
+            server.wire.send(parts)
+        assert server.wire.unsent_bytes > 0
+        server.wire.send([b"tail"])
+        client.wire.resume()
+        await client.until(lambda: len(client.data) == len(expected) * 3 + 4)
+        assert client.data == expected * 3 + b"tail"
+        await server.until(lambda: server.drains > 0)
+        assert server.wire.unsent_bytes == 0
+        file.close()
+        server.wire.close()
+
+    run(test)
+
+
+def test_finish_lets_everything_leave_first() -> None:
+    async def test() -> None:
+        client, server = await pair()
+        client.wire.pause()
+        big = bytes(8 * 1024 * 1024)
+        server.wire.send([big])
+        server.wire.finish()
+        assert not server.ends
+        client.wire.resume()
+        await client.until(lambda: bool(client.ends))
+        assert len(client.data) == len(big)
+        assert server.ends == [None]
+
+    run(test)
+
+
+def test_a_file_cut_under_an_answer_costs_the_connection(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(SENDFILE_THRESHOLD))
+
+    async def test() -> None:
+        client, server = await pair()
+        file = RealDisk().open(str(path))
+        server.wire.send([b"x", FileSlice(file, 0, SENDFILE_THRESHOLD * 2)])
+        await server.until(lambda: bool(server.ends))
+        assert isinstance(server.ends[0], OSError)
+        await client.until(lambda: bool(client.ends))
+        file.close()
+
+    run(test)
+
+
+def test_a_taken_port_is_an_error() -> None:
+    async def test() -> None:
+        network = SocketNetwork()
+        listening = await network.listen("127.0.0.1", 0, lambda wire: Recorder(wire))
+        with pytest.raises(OSError):
+            await network.listen("127.0.0.1", listening.port, lambda wire: Recorder(wire))
+        listening.close()
+
+    run(test)
+
+
+def test_nobody_there_is_an_error() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    async def test() -> None:
+        with pytest.raises(OSError):
+            await SocketNetwork().connect("127.0.0.1", port, lambda wire: Recorder(wire))
+
+    run(test)
