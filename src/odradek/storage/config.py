@@ -116,7 +116,8 @@ def broker_log_defaults(broker_values: Mapping[str, ConfigValue]) -> LogConfig:
         for synonym in key.synonyms:
             given = broker_values.get(synonym)
             if given is not None:
-                changes[_field(key.name)] = given * _unit_ms(synonym) if isinstance(given, int) else given
+                unit_ms = _unit_ms(synonym)
+                changes[_field(key.name)] = given if unit_ms == 1 or not isinstance(given, int) else given * unit_ms
                 break
     changes["retention_ms"] = max(
         changes.get("retention_ms", KAFKA_DEFAULTS.retention_ms), -1

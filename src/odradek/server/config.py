@@ -1,0 +1,309 @@
+"""A node's configuration: `server.properties` read, checked and made typed.
+
+`load` either returns a `NodeConfig` that the node can honour, with warnings about what it passes over, or raises
+`ConfigError` with one sentence for the person who wrote the file. Wording follows Kafka where Kafka has the same error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from odradek.configdef import ConfigError, ConfigValue, did_you_mean
+from odradek.server.settings import NODE_CONFIGS, Listener, NodeSettings, Voter
+from odradek.server.unsupported import NO_EFFECT, refuse_what_cannot_be_honoured, warnings_for
+from odradek.storage.config import LogConfig, broker_log_defaults
+
+__all__ = ["Listener", "NodeConfig", "Voter", "load"]
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENDPOINT = re.compile(r"([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._-]*)):([0-9]+)")
+_HOST_PORT = re.compile(r"(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._-]+)):([0-9]+)")
+
+
+class NodeConfig(NodeSettings):
+    """Settings by Kafka's key with underscores, and what follows from several of them together."""
+
+    log_defaults: LogConfig
+    """What a topic without overrides has."""
+
+    controller_advertised_listeners: tuple[Listener, ...]
+    """What other nodes are told of this controller."""
+
+    values: dict[str, ConfigValue]
+    """Every key with its value, as parsed: for DescribeConfigs."""
+
+    given: dict[str, str]
+    """What was set, as text: a key in here has its value from the file, not by default."""
+
+    warnings: tuple[str, ...]
+    """Sentences for the log: what was passed over."""
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        return tuple(one for one in self.listeners if one.name not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
+
+
+def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> NodeConfig:
+    """Make a configuration of what the file says; `host_name` is advertised for listeners without a host."""
+    refuse_what_cannot_be_honoured(properties)
+    given = _with_node_id(properties)
+    values = _parse(given)
+    config = NodeConfig()
+    config.__dict__.update({name.replace(".", "_"): parsed for name, parsed in values.items()})
+    config.values = values
+    config.given = dict(given)
+    config.warnings = tuple(_warnings(given))
+    _settle_directories(config)
+    _settle_listeners(config, host_name)
+    _settle_quorum(config)
+    _check_logs(config)
+    config.log_defaults = broker_log_defaults(values)
+    return config
+
+
+def _with_node_id(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """`broker.id` is the older name of `node.id`."""
+    older = properties.get("broker.id", "").strip()
+    if not older or older == "-1":
+        return properties
+    if properties.get("node.id", older).strip() != older:
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.", "broker.id")
+    return {**properties, "node.id": older}
+
+
+def _parse(given: Mapping[str, str]) -> dict[str, ConfigValue]:
+    values: dict[str, ConfigValue] = {}
+    for name, key in NODE_CONFIGS.items():
+        if name in given:
+            values[name] = key.parse(given[name])
+        elif key.required:
+            raise ConfigError(f'Missing required configuration "{name}" which has no default value.', name)
+        else:
+            values[name] = key.default
+    return values
+
+
+_ALSO_KNOWN = ("broker.id", "security.inter.broker.protocol")
+"""Read by `_with_node_id` and `refuse_what_cannot_be_honoured`, so neither settings nor without effect."""
+
+
+def _warnings(given: Mapping[str, str]) -> list[str]:
+    passed_over = [name for name in given if name in NO_EFFECT]
+    lines = warnings_for(passed_over)
+    for name in given:
+        if name not in NODE_CONFIGS and name not in NO_EFFECT and name not in _ALSO_KNOWN:
+            lines.append(f"Unknown configuration {name} is ignored." + did_you_mean(name, (*NODE_CONFIGS, *NO_EFFECT)))
+    return lines
+
+
+def _settle_directories(config: NodeConfig) -> None:
+    fields: dict[str, Any] = config.__dict__
+    fields["log_dirs"] = config.log_dirs or config.log_dir
+    fields["metadata_log_dir"] = config.metadata_log_dir or config.log_dirs[0]
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+
+def _settle_listeners(config: NodeConfig, host_name: str) -> None:
+    """Parse the endpoints and check, as Kafka does, that they fit together; anything but PLAINTEXT is refused."""
+    fields: dict[str, Any] = config.__dict__
+    fields["controller_listener_names"] = tuple(name.upper() for name in config.controller_listener_names)
+    protocols = _protocol_map(config)
+    fields["listener_security_protocol_map"] = protocols
+    listeners = _endpoints("listeners", config.values["listeners"], protocols)
+    fields["listeners"] = listeners
+    _check_distinct(listeners)
+    roles = sorted(config.process_roles)
+    if roles != ["broker", "controller"]:
+        raise ConfigError(
+            f"process.roles={','.join(config.process_roles)} cannot be honoured yet: a node has both roles, "
+            "broker,controller, until there are clusters of several nodes.",
+            "process.roles",
+        )
+    if not config.controller_listeners:
+        raise ConfigError(
+            "controller.listener.names must contain at least one value appearing in the 'listeners' configuration "
+            "when running the KRaft controller role",
+            "controller.listener.names",
+        )
+    advertised = listeners
+    if config.values["advertised.listeners"] is not None:
+        advertised = _endpoints("advertised.listeners", config.values["advertised.listeners"], protocols)
+    reachable = tuple(Listener(one.name, one.host or host_name, one.port, one.security_protocol) for one in advertised)
+    for_brokers = tuple(one for one in reachable if one.name not in config.controller_listener_names)
+    for_controllers = tuple(one for one in reachable if one.name in config.controller_listener_names)
+    fields["advertised_listeners"] = for_brokers
+    config.controller_advertised_listeners = for_controllers or tuple(
+        Listener(one.name, one.host or host_name, one.port, one.security_protocol)
+        for one in config.controller_listeners
+    )
+    _check_advertised(config, for_brokers)
+    _settle_inter_broker_listener(config)
+
+
+def _protocol_map(config: NodeConfig) -> dict[str, str]:
+    """Listener name to security protocol; a controller's listener is PLAINTEXT unless the map itself is given."""
+    key = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in str(config.values[key]).split(","):
+        name, colon, protocol = entry.strip().partition(":")
+        if not colon:
+            raise ConfigError(
+                f"Error parsing configuration property '{key}': {entry.strip()!r} is not NAME:PROTOCOL.", key
+            )
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(f"Invalid security protocol `{protocol}` defined in {key}", key)
+        protocols[name.upper()] = protocol
+    if key not in config.given:
+        for name in config.controller_listener_names:
+            protocols.setdefault(name, "PLAINTEXT")
+    return protocols
+
+
+def _endpoints(key: str, texts: ConfigValue, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    assert isinstance(texts, tuple)
+    complaint = f"Error creating broker listeners from '[{', '.join(texts)}]': "
+    found: list[Listener] = []
+    for text in texts:
+        matched = _ENDPOINT.fullmatch(text)
+        if matched is None or int(matched[4]) > 65535:
+            raise ConfigError(f"{complaint}Unable to parse {text} to a broker endpoint", key)
+        name = matched[1].upper()
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(f"{complaint}No security protocol defined for listener {name}", key)
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"Listener {name} asks for {protocol}, which this node does not offer yet; "
+                "it does not start rather than serve open what was meant to be closed.",
+                key,
+            )
+        found.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol))
+    return tuple(found)
+
+
+def _check_distinct(listeners: Sequence[Listener]) -> None:
+    shown = f"[{', '.join(map(str, listeners))}]"
+    if len({one.name for one in listeners}) < len(listeners):
+        raise ConfigError(f"Each listener must have a different name, listeners: {shown}", "listeners")
+    families: dict[int, list[bool]] = {}
+    for one in listeners:
+        if one.port:
+            families.setdefault(one.port, []).append(":" in one.host)
+    for six in families.values():
+        # One port may be bound twice: once for an IPv4 and once for an IPv6 address.
+        if len(six) > 2 or (len(six) == 2 and six[0] == six[1]):
+            raise ConfigError(f"Each listener must have a different port, listeners: {shown}", "listeners")
+
+
+def _check_advertised(config: NodeConfig, advertised: Sequence[Listener]) -> None:
+    key = "advertised.listeners"
+    if not advertised:
+        raise ConfigError(
+            "There must be at least one broker advertised listener. "
+            "Perhaps all listeners appear in controller.listener.names?",
+            key,
+        )
+    names = [one.name for one in config.broker_listeners]
+    for one in advertised:
+        if one.name not in names:
+            raise ConfigError(
+                f"{key} listener names must be equal to or a subset of the ones defined in listeners. "
+                f"Found {one.name}. The valid options based on the current configuration are {','.join(names)}",
+                key,
+            )
+        if one.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                f"{key} cannot use the nonroutable meta-address {one.host}. Use a routable IP address.", key
+            )
+
+
+def _settle_inter_broker_listener(config: NodeConfig) -> None:
+    key = "inter.broker.listener.name"
+    names = [one.name for one in config.advertised_listeners]
+    name = str(config.values[key] or "").upper()
+    if name and "security.inter.broker.protocol" in config.given:
+        raise ConfigError(f"Only one of {key} and security.inter.broker.protocol should be set.", key)
+    if not name:
+        name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    if name not in names:
+        raise ConfigError(
+            f"{key} must be a listener name defined in advertised.listeners. "
+            f"The valid options based on currently configured listeners are {','.join(names)}",
+            key,
+        )
+    config.__dict__["inter_broker_listener_name"] = name
+
+
+# --- the quorum -------------------------------------------------------------------------------------------------------
+
+
+def _settle_quorum(config: NodeConfig) -> None:
+    """Read who the controllers are; anyone but this node would need a cluster of several nodes."""
+    voters = tuple(_voter(text) for text in config.controller_quorum_voters)  # type: ignore[arg-type]
+    config.__dict__["controller_quorum_voters"] = voters
+    if len(voters) > 1 or len(config.controller_quorum_bootstrap_servers) > 1:
+        key = "controller.quorum.voters" if voters else "controller.quorum.bootstrap.servers"
+        raise ConfigError(f"{key} names several controllers, and clusters of several nodes are not there yet.", key)
+    if voters and voters[0].node_id != config.node_id:
+        raise ConfigError(
+            f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the "
+            f"set of voters controller.quorum.voters={voters[0].node_id}",
+            "controller.quorum.voters",
+        )
+    for text in config.controller_quorum_bootstrap_servers:
+        _host, port = _host_and_port(text, "controller.quorum.bootstrap.servers", '"{host}:{port}"', text)
+        own = [one.port for one in (*config.controller_listeners, *config.controller_advertised_listeners)]
+        if 0 not in own and port not in own:
+            raise ConfigError(
+                f"controller.quorum.bootstrap.servers={text} is not this node's own controller listener, "
+                "and clusters of several nodes are not there yet.",
+                "controller.quorum.bootstrap.servers",
+            )
+
+
+def _voter(text: str) -> Voter:
+    key = "controller.quorum.voters"
+    number, at, place = text.partition("@")
+    if not at or not number.isdecimal():
+        raise ConfigError(
+            f"Failed to parse voter ID from entry {text} for the configuration {key}. "
+            "Each entry should be in the form `{id}@{host}:{port}`.",
+            key,
+        )
+    host, port = _host_and_port(place, key, "`{id}@{host}:{port}`", text)
+    return Voter(int(number), host, port)
+
+
+def _host_and_port(place: str, key: str, form: str, entry: str) -> tuple[str, int]:
+    matched = _HOST_PORT.fullmatch(place)
+    if matched is None or int(matched[3]) > 65535:
+        raise ConfigError(
+            f"Failed to parse host name from {entry} for the configuration {key}. "
+            f"Each entry should be in the form {form}",
+            key,
+        )
+    return matched[1] or matched[2], int(matched[3])
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def _check_logs(config: NodeConfig) -> None:
+    """What Kafka requires of several keys together."""
+    for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if config.values[key] is not None:
+            if config.values[key] == 0:
+                raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1", key)
+            break
+    if config.log_roll_ms is not None and config.log_roll_ms < 1:
+        raise ConfigError("log.roll.ms must be greater than or equal to 1", "log.roll.ms")
+    if config.log_roll_jitter_ms is not None and config.log_roll_jitter_ms < 0:
+        raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0", "log.roll.jitter.ms")

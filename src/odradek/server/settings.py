@@ -1,0 +1,331 @@
+"""The keys of `server.properties` that a node honours, each declared once: attribute, type, default, range, meaning.
+
+Names, defaults and ranges are Kafka 4.3's. `docs/reference/configs.md` is written from this table.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, overload
+
+from odradek.configdef import (
+    INT_MAX,
+    LONG_MAX,
+    Choices,
+    ConfigKey,
+    ConfigTable,
+    ConfigType,
+    ConfigValue,
+    Dynamic,
+    Importance,
+    NotEmpty,
+    Range,
+    RangeOr,
+    Validator,
+)
+from odradek.storage.config import KAFKA_DEFAULTS, TOPIC_CONFIGS
+from odradek.values import value
+
+ValueT = TypeVar("ValueT")
+
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+BOOLEAN, STRING, INT, LONG, LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
+REQUIRED: Any = object()
+"""Stands for the default of a key that must be given."""
+
+
+@value
+class Listener:
+    """A place where a node is reached: as it binds, or as it tells others."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@value
+class Voter:
+    """An entry of `controller.quorum.voters`."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Setting(Generic[ValueT]):
+    """One key as a class attribute; the key's name is the attribute's, with dots.
+
+    Loading puts the value into the instance's own dictionary, which Python looks into before a descriptor without
+    `__set__`, so reading a setting costs what reading any attribute costs.
+    """
+
+    def __init__(
+        self,
+        kind: ConfigType,
+        default: ConfigValue,
+        doc: str,
+        valid: Validator | None = None,
+        importance: Importance = MEDIUM,
+        *,
+        dynamic: bool = False,
+        internal: bool = False,
+    ) -> None:
+        self._declared = (kind, default, doc, valid, importance, dynamic, internal)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        kind, default, doc, valid, importance, dynamic, internal = self._declared
+        required = default is REQUIRED
+        self.key = ConfigKey(
+            name.replace("_", "."),
+            kind,
+            None if required else default,
+            doc,
+            valid,
+            importance,
+            Dynamic.CLUSTER_WIDE if dynamic else Dynamic.READ_ONLY,
+            required,
+            internal,
+        )
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[ValueT]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> ValueT: ...
+    def __get__(self, instance: object | None, owner: type) -> Setting[ValueT] | ValueT:
+        if instance is None:
+            return self
+        raise AttributeError(f"{self.key.name} was not loaded")
+
+
+class NodeSettings:
+    """What `server.properties` may say about a node, by area."""
+
+    # Who this node is
+    node_id = Setting[int](INT, REQUIRED, "The node's number, unique in its cluster.", Range(0), HIGH)
+    process_roles = Setting[tuple[str, ...]](
+        LIST,
+        REQUIRED,
+        "What the node is: `broker,controller`; a node with one role alone comes with multi-node clusters.",
+        Choices(("broker", "controller")),
+        HIGH,
+    )
+    broker_rack = Setting[str | None](STRING, None, "The rack the broker says it stands in.")
+
+    # Where it listens
+    listeners = Setting[tuple[Listener, ...]](
+        LIST,
+        ("PLAINTEXT://:9092",),
+        "Where the node listens, as `NAME://host:port`; an empty host is every interface, port 0 any free port.",
+        NotEmpty(),
+        HIGH,
+    )
+    advertised_listeners = Setting[tuple[Listener, ...]](
+        LIST, None, "What clients are told to connect to, if not `listeners`.", None, HIGH
+    )
+    listener_security_protocol_map = Setting[dict[str, str]](
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which security protocol each listener name uses; only PLAINTEXT can be served.",
+        None,
+        LOW,
+    )
+    inter_broker_listener_name = Setting[str](STRING, None, "The listener that other brokers use.")
+    controller_listener_names = Setting[tuple[str, ...]](
+        LIST, REQUIRED, "The listeners that belong to the controller.", NotEmpty(), HIGH
+    )
+    controller_quorum_voters = Setting[tuple[Voter, ...]](
+        LIST, (), "The controllers as `id@host:port`; for now at most this node itself.", None, HIGH
+    )
+    controller_quorum_bootstrap_servers = Setting[tuple[str, ...]](
+        LIST, (), "Where to find the controllers, as `host:port`; for now at most this node itself.", None, HIGH
+    )
+
+    # Connections and requests
+    socket_request_max_bytes = Setting[int](
+        INT, 104_857_600, "The largest request; a larger one closes its connection.", Range(1), HIGH
+    )
+    connections_max_idle_ms = Setting[int](
+        LONG, 600_000, "After how long without a request a connection is closed; negative is never."
+    )
+    max_connections = Setting[int](
+        INT, INT_MAX, "How many connections the broker holds at most.", Range(0), dynamic=True
+    )
+    max_connections_per_ip = Setting[int](
+        INT, INT_MAX, "How many connections one address may hold.", Range(0), dynamic=True
+    )
+    queued_max_requests = Setting[int](
+        INT,
+        500,
+        "How many requests may wait for their answers before their connections are read no further.",
+        Range(1),
+        HIGH,
+    )
+    fetch_max_bytes = Setting[int](INT, 57_671_680, "The most bytes one Fetch is answered with.", Range(1024))
+    max_incremental_fetch_session_cache_slots = Setting[int](
+        INT, 1000, "How many fetch sessions the broker keeps.", Range(0)
+    )
+    max_request_partition_size_limit = Setting[int](
+        INT, 2000, "The most partitions that one DescribeTopicPartitions is answered with.", Range(1)
+    )
+
+    # Topics
+    num_partitions = Setting[int](INT, 1, "Partitions of a topic that is created without a count.", Range(1))
+    default_replication_factor = Setting[int](INT, 1, "Replicas of a topic that is created without a count.")
+    auto_create_topics_enable = Setting[bool](
+        BOOLEAN, True, "Whether asking for a topic that is not there may create it.", None, HIGH
+    )
+    delete_topic_enable = Setting[bool](BOOLEAN, True, "Whether topics may be deleted.", None, HIGH)
+
+    # Logs: where, and the upkeep of all of them
+    log_dir = Setting[tuple[str, ...]](
+        LIST, ("/tmp/kafka-logs",), "As `log.dirs`, which counts first.", NotEmpty(), HIGH
+    )
+    log_dirs = Setting[tuple[str, ...]](LIST, None, "The directories that hold the logs.", NotEmpty(), HIGH)
+    metadata_log_dir = Setting[str](
+        STRING, None, "The directory of the cluster's metadata, if not the first of `log.dirs`.", None, HIGH
+    )
+    log_flush_scheduler_interval_ms = Setting[int](
+        LONG, LONG_MAX, "How often logs are looked at for whether they must be forced to disk.", None, HIGH
+    )
+    log_flush_offset_checkpoint_interval_ms = Setting[int](
+        INT, 60_000, "How often `recovery-point-offset-checkpoint` is written.", Range(0), HIGH
+    )
+    log_flush_start_offset_checkpoint_interval_ms = Setting[int](
+        INT, 60_000, "How often `log-start-offset-checkpoint` is written.", Range(0), HIGH
+    )
+    replica_high_watermark_checkpoint_interval_ms = Setting[int](
+        LONG, 5_000, "How often `replication-offset-checkpoint` is written.", None, HIGH
+    )
+    log_retention_check_interval_ms = Setting[int](
+        LONG, 300_000, "How often logs are looked at for segments that may go.", Range(1)
+    )
+    log_initial_task_delay_ms = Setting[int](
+        LONG, 30_000, "How long after the start the first look at the logs is.", Range(0), LOW, internal=True
+    )
+
+    # Logs: defaults of every topic
+    message_max_bytes = Setting[int](
+        INT, 1_048_588, "The largest record batch accepted, after compression.", Range(0), HIGH, dynamic=True
+    )
+    min_insync_replicas = Setting[int](
+        INT, 1, "How many replicas must be in sync for a write with acks=all.", Range(1), HIGH, dynamic=True
+    )
+    compression_type = Setting[str](
+        STRING,
+        "producer",
+        "The codec that batches are stored with.",
+        TOPIC_CONFIGS["compression.type"].validator,
+        HIGH,
+        dynamic=True,
+    )
+    compression_gzip_level = Setting[int](
+        INT, -1, "The level where the broker compresses with gzip.", RangeOr(1, 9, -1), dynamic=True
+    )
+    compression_lz4_level = Setting[int](
+        INT, 9, "The level where the broker compresses with lz4.", Range(1, 17), dynamic=True
+    )
+    compression_zstd_level = Setting[int](
+        INT, 3, "The level where the broker compresses with zstd.", Range(-131072, 22), dynamic=True
+    )
+    log_cleanup_policy = Setting[tuple[str, ...]](
+        LIST, ("delete",), "What happens to old records.", TOPIC_CONFIGS["cleanup.policy"].validator, dynamic=True
+    )
+    log_flush_interval_messages = Setting[int](
+        LONG, LONG_MAX, "After how many records a log is forced to disk.", Range(1), HIGH, dynamic=True
+    )
+    log_flush_interval_ms = Setting[int | None](
+        LONG, None, "After how long a log with new records is forced to disk.", None, HIGH, dynamic=True
+    )
+    log_index_interval_bytes = Setting[int](
+        INT, 4096, "An index entry is made for about every so many bytes.", Range(0), dynamic=True
+    )
+    log_index_size_max_bytes = Setting[int](
+        INT, 10_485_760, "How large the index of a segment may grow.", Range(4), dynamic=True
+    )
+    log_message_timestamp_after_max_ms = Setting[int](
+        LONG, 3_600_000, "How far a timestamp may lie ahead of the broker's clock.", Range(0), dynamic=True
+    )
+    log_message_timestamp_before_max_ms = Setting[int](
+        LONG, LONG_MAX, "How far a timestamp may lie behind the broker's clock.", Range(0), dynamic=True
+    )
+    log_message_timestamp_type = Setting[str](
+        STRING,
+        "CreateTime",
+        "Whether records carry the producer's time or the time of the append.",
+        TOPIC_CONFIGS["message.timestamp.type"].validator,
+        dynamic=True,
+    )
+    log_preallocate = Setting[bool](
+        BOOLEAN, False, "Whether a new segment file gets its full size at once.", dynamic=True
+    )
+    log_retention_bytes = Setting[int](
+        LONG, -1, "How large a partition may grow; -1 is without limit.", None, HIGH, dynamic=True
+    )
+    log_retention_ms = Setting[int | None](
+        LONG, None, "How long records are kept; -1 is for ever.", None, HIGH, dynamic=True
+    )
+    log_retention_minutes = Setting[int | None](INT, None, "As `log.retention.ms`, which counts first.", None, HIGH)
+    log_retention_hours = Setting[int](INT, 168, "As `log.retention.minutes`, which counts first.", None, HIGH)
+    log_roll_ms = Setting[int | None](
+        LONG, None, "The age at which a segment is closed even when it is not full.", None, HIGH, dynamic=True
+    )
+    log_roll_hours = Setting[int](INT, 168, "As `log.roll.ms`, which counts first.", Range(1), HIGH)
+    log_roll_jitter_ms = Setting[int | None](
+        LONG, None, "Up to how much is taken off that age at random.", None, HIGH, dynamic=True
+    )
+    log_roll_jitter_hours = Setting[int](INT, 0, "As `log.roll.jitter.ms`, which counts first.", Range(0), HIGH)
+    log_segment_bytes = Setting[int](
+        INT, KAFKA_DEFAULTS.segment_bytes, "The size at which a segment is closed.", Range(1 << 20), HIGH, dynamic=True
+    )
+    log_segment_delete_delay_ms = Setting[int](
+        LONG, 60_000, "How long the files of a deleted segment stay on disk.", Range(0), HIGH, dynamic=True
+    )
+
+    # Producers
+    producer_id_expiration_ms = Setting[int](
+        INT,
+        86_400_000,
+        "After how long without a write a producer's sequence numbers are forgotten.",
+        Range(1),
+        LOW,
+        dynamic=True,
+    )
+    producer_id_expiration_check_interval_ms = Setting[int](
+        INT, 600_000, "How often producers are looked at for that.", Range(1), LOW, internal=True
+    )
+
+    # The metadata log
+    metadata_log_segment_bytes = Setting[int](
+        INT, 1_073_741_824, "The size at which a segment of the metadata log is closed.", Range(8 << 20), HIGH
+    )
+    metadata_log_segment_ms = Setting[int](
+        LONG, 604_800_000, "The age at which a segment of the metadata log is closed.", None, HIGH
+    )
+    metadata_log_max_record_bytes_between_snapshots = Setting[int](
+        LONG, 20_971_520, "After how many bytes of metadata records a snapshot is written.", Range(1), HIGH
+    )
+    metadata_log_max_snapshot_interval_ms = Setting[int](
+        LONG, 3_600_000, "After how long with new metadata records a snapshot is written; 0 is never.", Range(0), HIGH
+    )
+    metadata_max_retention_bytes = Setting[int](
+        LONG, 104_857_600, "How much of the metadata log is kept behind a snapshot.", None, HIGH
+    )
+    metadata_max_retention_ms = Setting[int](
+        LONG, 604_800_000, "How long the metadata log is kept behind a snapshot.", None, HIGH
+    )
+    metadata_max_idle_interval_ms = Setting[int](
+        INT, 500, "How often an idle controller writes a NoOpRecord; 0 is never.", Range(0), LOW
+    )
+
+
+NODE_CONFIGS = ConfigTable(setting.key for setting in vars(NodeSettings).values() if isinstance(setting, Setting))
