@@ -1,0 +1,76 @@
+"""What stands around a message on a connection: four bytes of size, then a header, then the message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct as Packing
+from struct import error as StructError
+
+from odradek.ports import Part
+from odradek.protocol.api import ApiKey, request_header_version
+from odradek.protocol.codec import Buffer, Message, decoder, encode, field
+from odradek.protocol.compile_decoder import skip_tagged_fields
+from odradek.protocol.errors import MalformedFrame
+from odradek.protocol.primitives import int16, int32, string
+
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "decode_request_header",
+    "request_frame",
+    "response_frame",
+    "skip_tagged_fields",
+]
+
+_KEY_AND_VERSION = Packing(">hh")
+_SIZE = Packing(">i")
+_RESPONSE_PREFIX = Packing(">ii")
+
+
+class RequestHeader(Message, versions="0-2", flexible="2+"):
+    """What every request starts with.
+
+    The client id keeps its two-byte length also where the header is flexible: a broker reads it before it knows whether
+    it understands the request.
+    """
+
+    request_api_key: int16
+    request_api_version: int16
+    correlation_id: int32
+    client_id: string | None = field(versions="1+", nullable="1+", flexible="none", default="")
+
+
+class ResponseHeader(Message, versions="0-1", flexible="1+"):
+    """What every response starts with."""
+
+    correlation_id: int32
+
+
+def decode_request_header(buffer: Buffer, position: int) -> tuple[RequestHeader, int]:
+    """The header and the position of the request behind it.
+
+    The header of an API that does not exist here is read as the oldest common one, so that a refusal can name it.
+    """
+    try:
+        key, version = _KEY_AND_VERSION.unpack_from(buffer, position)
+    except StructError as wrong:
+        raise MalformedFrame("a request ends inside its header") from wrong
+    try:
+        header_version = request_header_version(ApiKey(key), version)
+    except ValueError:
+        header_version = 1
+    return decoder(RequestHeader, header_version)(buffer, position)
+
+
+def request_frame(header: RequestHeader, parts: Sequence[Part]) -> list[Part]:
+    """A request as it is sent."""
+    version = request_header_version(ApiKey(header.request_api_key), header.request_api_version)
+    head = encode(header, version)
+    return [_SIZE.pack(len(head) + sum([len(part) for part in parts])) + head, *parts]
+
+
+def response_frame(correlation_id: int, parts: Sequence[Part], *, header_version: int) -> list[Part]:
+    """A response as it is sent."""
+    size = 4 + header_version + sum([len(part) for part in parts])
+    head = _RESPONSE_PREFIX.pack(size, correlation_id)
+    return [head + b"\0" if header_version else head, *parts]
