@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.configdef import (
-    LONG_MAX,
+    LONG_MAX as LONG_MAX,
     Choices,
     ConfigError,
     ConfigKey,
