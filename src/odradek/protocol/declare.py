@@ -97,7 +97,7 @@ def field(
 
     `versions` carry it, in `nullable` versions it may be None, a `tag` makes it a tagged field in all of them,
     `flexible` overrides the message's own. A version without the field decodes to the default; without a default the
-    constructor insists on a value. `default_factory` is `list`, or the struct whose default value stands for "not given".
+    constructor insists on a value. `default_factory` is `list`, or the struct whose default value says "none given".
     """
     return Field(versions, nullable, tag, flexible, default, default_factory)
 

@@ -1,0 +1,1 @@
+"""Groups: classic and KIP-848 membership, and the offsets they commit."""
