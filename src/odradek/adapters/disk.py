@@ -337,7 +337,7 @@ _locked_here: set[str] = set()
 
 
 def _lock(path: str) -> Callable[[], None]:
-    """Two locks: POSIX's, which Apache Kafka takes as well, and flock's, which closing another descriptor cannot lose."""
+    """Two locks: POSIX's, which Apache Kafka takes as well, and flock's, which no other descriptor's close can lose."""
     path = os.path.realpath(path)
     if path in _locked_here:
         raise AlreadyLocked(path)

@@ -1,0 +1,432 @@
+"""A made-up disk that knows what a power loss may take.
+
+Every file and directory has two contents: what programs see, and what the device surely holds, with the changes between
+the two in order. A process crash keeps what programs see. A power loss keeps the device's content and, of the changes
+that were not synced, a beginning that the seed draws, the last of it torn. A file's sync makes no promise about its
+name: that is the directory's, as POSIX has it.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import random
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from odradek.ports import AlreadyLocked
+from odradek.sim.loop import Crashed, Life
+from odradek.values import value
+
+Keep: TypeAlias = Literal["process", "power"]
+"""What a crash keeps: all that the process wrote, or only what a power loss leaves."""
+
+
+@value
+class Write:
+    """Bytes put at a position."""
+
+    position: int
+    data: bytes
+
+
+@value
+class Cut:
+    """The file was cut, or extended with zeros."""
+
+    size: int
+
+
+Change: TypeAlias = Write | Cut
+
+
+class Inode:
+    """A file's content, whatever its names."""
+
+    __slots__ = ("cached", "changes", "data", "device")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.device = bytearray()
+        self.changes: list[Change] = []
+        self.cached = True
+
+    def apply(self, change: Change) -> None:
+        _apply(self.data, change)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            _apply(self.device, change)
+        self.changes.clear()
+
+    def lose_power(self, draw: random.Random) -> bool:
+        """Become what the device holds; says whether something written was lost or torn."""
+        changes = self.changes
+        kept = draw.randrange(len(changes) + 1)
+        for change in changes[:kept]:
+            _apply(self.device, change)
+        if kept < len(changes) and draw.random() < 0.6:
+            self._tear(changes[kept], draw)
+        before = bytes(self.data)
+        self.data = bytearray(self.device)
+        self.changes = []
+        self.cached = False
+        return before != self.device
+
+    def _tear(self, change: Change, draw: random.Random) -> None:
+        """Part of one write: its beginning, perhaps followed by zeros or by rubbish where the rest should be."""
+        if not isinstance(change, Write):
+            return
+        part = draw.randrange(len(change.data) + 1)
+        rest = len(change.data) - part
+        torn = change.data[:part]
+        match draw.randrange(4):
+            case 0:
+                torn += bytes(rest)
+            case 1:
+                torn += draw.randbytes(min(rest, 4096))
+        _apply(self.device, Write(change.position, torn))
+
+
+class Directory:
+    """Names, and which of them the device surely holds."""
+
+    __slots__ = ("changes", "device", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.device: dict[str, Inode | Directory] = {}
+        self.changes: list[tuple[tuple[str, Inode | Directory | None], ...]] = []
+
+    def apply(self, *change: tuple[str, Inode | Directory | None]) -> None:
+        """All of the change or none of it: a rename is one change."""
+        _rename(self.entries, change)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            _rename(self.device, change)
+        self.changes.clear()
+
+    def lose_power(self, draw: random.Random) -> bool:
+        kept = draw.randrange(len(self.changes) + 1)
+        lost = kept < len(self.changes)
+        for change in self.changes[:kept]:
+            _rename(self.device, change)
+        self.entries = dict(self.device)
+        self.changes = []
+        return lost
+
+
+class Device:
+    """The disk itself: outlives the nodes that use it."""
+
+    def __init__(self, draw: random.Random, note: Callable[[str], None], *, capacity: int = 1 << 40) -> None:
+        self.draw = draw
+        self.note = note
+        self.root = Directory()
+        self.locks: dict[str, Life] = {}
+        self.capacity = capacity
+        self.used = 0
+        self.lies_about_sync = False
+        self.on_change: Callable[[str, int], int | None] | None = None
+        """Asked before every change, with its path and length: a number says to crash after so many bytes of it."""
+
+    def attach(self, life: Life) -> SimulatedDisk:
+        """The disk as one node sees it for as long as it lives."""
+        return SimulatedDisk(self, life)
+
+    def crash(self, keep: Keep) -> bool:
+        """What is left for the next life; says whether anything that was written is gone."""
+        self.locks.clear()
+        if keep == "process":
+            return False
+        lost = [path for path, entry in _walk(self.root, "") if entry.lose_power(self.draw)]
+        for path in lost:
+            self.note(f"power loss took part of {path}")
+        self.used = sum(len(entry.data) for _, entry in _walk(self.root, "") if isinstance(entry, Inode))
+        return bool(lost)
+
+    def strike(self, life: Life, path: str, length: int = 0) -> int | None:
+        """Whether the seed lets the node die in this change; how many bytes of it get written first."""
+        after = None if self.on_change is None else self.on_change(path, length)
+        if after is not None:
+            life.alive = False
+            self.note(f"struck at {path} after {after} of {length} bytes")
+        return after
+
+    def grow(self, count: int) -> None:
+        """Account for more (or less) data; ENOSPC where there is no room."""
+        if count > 0 and self.used + count > self.capacity:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.used += count
+
+
+class SimulatedFile:
+    """A handle of one life."""
+
+    __slots__ = ("_device", "_inode", "_life", "closed", "path")
+
+    def __init__(self, device: Device, life: Life, path: str, inode: Inode) -> None:
+        self._device = device
+        self._life = life
+        self._inode = inode
+        self.closed = False
+        self.path = path
+
+    def write(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        inode = self._reach()
+        whole = bytes(data)
+        _change(self._device, self.path, inode, Write(position, whole), self._life)
+
+    def read(self, position: int, length: int) -> bytes:
+        inode = self._reach()
+        inode.cached = True
+        return bytes(inode.data[position : position + length])
+
+    def size(self) -> int:
+        return len(self._reach().data)
+
+    def truncate(self, size: int) -> None:
+        _change(self._device, self.path, self._reach(), Cut(size), self._life)
+
+    def sync(self) -> None:
+        inode = self._reach()
+        self._device.note(f"sync {self.path} ({len(inode.data)} bytes)")
+        if not self._device.lies_about_sync:
+            inode.sync()
+
+    def resident(self, position: int, length: int) -> bool:
+        inode = self._reach()
+        if self._device.draw.random() < 0.02:
+            inode.cached = False
+        return inode.cached
+
+    def close(self) -> None:
+        self._life.check()
+        self.closed = True
+
+    def _reach(self) -> Inode:
+        self._life.check()
+        if self.closed:
+            raise OSError(errno.EBADF, "the handle was closed", self.path)
+        return self._inode
+
+
+class SimulatedDisk:
+    """Files by path, for one life."""
+
+    def __init__(self, device: Device, life: Life) -> None:
+        self._device = device
+        self._life = life
+        self._handles: list[SimulatedFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        parent, name = self._parent(path)
+        entry = parent.entries.get(name)
+        if entry is None:
+            if not create:
+                raise _missing(path)
+            entry = Inode()
+            self._change_names(parent, path, (name, entry))
+            self._device.note(f"create {path}")
+        if isinstance(entry, Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        file = SimulatedFile(self._device, self._life, _clean(path), entry)
+        self._handles.append(file)
+        return file
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._inode(path).data)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        parent, name = self._parent(path)
+        entry = parent.entries.get(name)
+        if not isinstance(entry, Inode):
+            entry = Inode()
+            self._change_names(parent, path, (name, entry))
+        path = _clean(path)
+        self._device.note(f"write {path} ({len(data)} bytes)")
+        _change(self._device, path, entry, Cut(0), self._life)
+        _change(self._device, path, entry, Write(0, data), self._life)
+
+    def rename(self, old: str, new: str) -> None:
+        parent, name = self._parent(old)
+        other, new_name = self._parent(new)
+        if parent is not other:
+            raise OSError(errno.EXDEV, "renames stay in one directory here", old)
+        if name not in parent.entries:
+            raise _missing(old)
+        self._device.note(f"rename {old} -> {new_name}")
+        replaced = parent.entries.get(new_name)
+        self._change_names(parent, old, (name, None), (new_name, parent.entries[name]))
+        self._release(replaced)
+        old, new = _clean(old), _clean(new)
+        self._handles = [file for file in self._handles if not file.closed]
+        for file in self._handles:
+            if file.path == old or file.path.startswith(old + "/"):
+                file.path = new + file.path[len(old) :]
+
+    def unlink(self, path: str) -> None:
+        self._inode(path)
+        parent, name = self._parent(path)
+        self._device.note(f"unlink {path}")
+        gone = parent.entries[name]
+        self._change_names(parent, path, (name, None))
+        self._release(gone)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def file_size(self, path: str) -> int:
+        return len(self._inode(path).data)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(self._directory(path).entries)
+
+    def make_directory(self, path: str) -> None:
+        self._life.check()
+        at = self._device.root
+        for name in _names(path):
+            entry = at.entries.get(name)
+            if entry is None:
+                entry = Directory()
+                self._change_names(at, path, (name, entry))
+                self._device.note(f"mkdir {path}")
+            if isinstance(entry, Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+            at = entry
+
+    def remove_directory(self, path: str) -> None:
+        """Name by name, as the real one: a power loss may leave some of them."""
+        entry = self._find(path)
+        if entry is None:
+            return
+        for name in self.list(path):
+            below = posixpath.join(path, name)
+            if isinstance(self._find(below), Directory):
+                self.remove_directory(below)
+            else:
+                self.unlink(below)
+        parent, name = self._parent(path)
+        self._change_names(parent, path, (name, None))
+        self._device.note(f"rmdir {path}")
+
+    def sync_directory(self, path: str) -> None:
+        directory = self._directory(path)
+        self._device.note(f"sync {path}/")
+        if not self._device.lies_about_sync:
+            directory.sync()
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self._life.check()
+        path = _clean(path)
+        if path in self._device.locks:
+            raise AlreadyLocked(path)
+        self._device.locks[path] = self._life
+        self.open(path, create=True)
+
+        def release() -> None:
+            self._device.locks.pop(path, None)
+
+        return release
+
+    def _change_names(self, directory: Directory, path: str, *change: tuple[str, Inode | Directory | None]) -> None:
+        if self._device.strike(self._life, path) is not None:
+            raise Crashed(path)
+        directory.apply(*change)
+
+    def _release(self, entry: Inode | Directory | None) -> None:
+        if isinstance(entry, Inode):
+            self._device.grow(-len(entry.data))
+
+    def _find(self, path: str) -> Inode | Directory | None:
+        self._life.check()
+        at: Inode | Directory | None = self._device.root
+        for name in _names(path):
+            if not isinstance(at, Directory):
+                return None
+            at = at.entries.get(name)
+        return at
+
+    def _inode(self, path: str) -> Inode:
+        entry = self._find(path)
+        if not isinstance(entry, Inode):
+            raise _missing(path)
+        return entry
+
+    def _directory(self, path: str) -> Directory:
+        entry = self._find(path)
+        if not isinstance(entry, Directory):
+            raise _missing(path)
+        return entry
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        *above, name = _names(path)
+        return self._directory("/".join(above)), name
+
+
+def _change(device: Device, path: str, inode: Inode, change: Change, life: Life) -> None:
+    """Change a file, unless the disk is full or the seed wants the node to die in the middle of it."""
+    length = len(change.data) if isinstance(change, Write) else 0
+    written = device.strike(life, path, length)
+    if written is not None:
+        if isinstance(change, Write):
+            inode.apply(Write(change.position, change.data[:written]))
+        raise Crashed(path)
+    end = change.position + length if isinstance(change, Write) else change.size
+    growth = max(end, len(inode.data)) - len(inode.data) if isinstance(change, Write) else end - len(inode.data)
+    try:
+        device.grow(growth)
+    except OSError:
+        room = max(0, device.capacity - device.used)
+        if isinstance(change, Write) and room:
+            fits = max(0, min(length, len(inode.data) + room - change.position))
+            inode.apply(Write(change.position, change.data[:fits]))
+            device.used = device.capacity
+        raise
+    inode.apply(change)
+
+
+def _apply(content: bytearray, change: Change) -> None:
+    if isinstance(change, Cut):
+        if change.size < len(content):
+            del content[change.size :]
+        else:
+            content.extend(bytes(change.size - len(content)))
+        return
+    if change.position > len(content):
+        content.extend(bytes(change.position - len(content)))
+    content[change.position : change.position + len(change.data)] = change.data
+
+
+def _rename(names: dict[str, Inode | Directory], change: tuple[tuple[str, Inode | Directory | None], ...]) -> None:
+    for name, entry in change:
+        if entry is None:
+            names.pop(name, None)
+        else:
+            names[name] = entry
+
+
+def _walk(directory: Directory, path: str) -> Iterator[tuple[str, Inode | Directory]]:
+    """A directory before what is in it, so that a power loss decides first what has a name, and goes on from there."""
+    yield path, directory
+    for name in sorted(directory.entries):
+        entry = directory.entries[name]
+        if isinstance(entry, Directory):
+            yield from _walk(entry, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", entry
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+
+
+def _clean(path: str) -> str:
+    return "/" + "/".join(_names(path))
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "No such file or directory", path)

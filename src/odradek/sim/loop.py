@@ -1,0 +1,219 @@
+"""An event loop whose time is made up.
+
+asyncio's tasks, futures and timers run on it unchanged: what is ready runs in order, and when nothing is, time jumps to
+the next timer. Code that belongs to a node runs in that node's `Life`; once a life has ended, nothing of it runs again,
+which is how a crash looks from inside: no exception, no `finally`, just no next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar, TypeVarTuple
+
+ResultT = TypeVar("ResultT")
+ArgumentTs = TypeVarTuple("ArgumentTs")
+
+_life: contextvars.ContextVar[Life] = contextvars.ContextVar("odradek-simulated-life")
+
+
+class Crashed(BaseException):
+    """Unwinds the code of a node that crashed in the middle of a call; nothing catches it but the simulator."""
+
+
+class Deadlock(Exception):
+    """Nothing is ready and no timer is set, yet somebody still waits."""
+
+
+class Life:
+    """One run of one node, from its start to its stop or crash; all it schedules carries it along."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.context = contextvars.copy_context()
+        self.context.run(_life.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def check(self) -> None:
+        """Called by every port: a dead node reaches nothing."""
+        if not self.alive:
+            raise Crashed(self.name)
+
+    def end(self) -> None:
+        """Nothing of this life runs again.
+
+        Coroutines are closed here, in the order of their creation, because the garbage collector would do it at a time
+        that no seed decides. What their `finally` blocks try reaches nothing.
+        """
+        self.alive = False
+        for task in self.tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine = task.get_coro()
+                assert isinstance(coroutine, Coroutine)
+                # It may try to wait once more, or be the one whose call crashed and which is being unwound already.
+                with contextlib.suppress(Crashed, RuntimeError, ValueError):
+                    coroutine.close()
+        self.tasks.clear()
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """Ready callbacks in order, timers by time and then by the order they were set."""
+
+    def __init__(self, *, max_steps: int = 5_000_000) -> None:
+        self.steps = 0
+        self.failures: list[str] = []
+        self._max_steps = max_steps
+        self._now_us = 0
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._sequence = 0
+        self._stopping = False
+        self._running = False
+        self._closed = False
+
+    # What the simulator asks for.
+
+    @property
+    def now_us(self) -> int:
+        return self._now_us
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until this one is done; time passes only when nothing else is left to do."""
+        task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._stop_soon)
+        self.run_forever()
+        if not task.done():
+            raise Deadlock("nothing is ready, no timer is set, and the run is not over")
+        return task.result()
+
+    def run_forever(self) -> None:
+        assert not self._running
+        self._running = True
+        self._stopping = False
+        asyncio._set_running_loop(self)
+        try:
+            while not self._stopping and self._step():
+                pass
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+
+    def _step(self) -> bool:
+        ready = self._ready
+        if not ready and not self._advance():
+            return False
+        handle = ready.popleft()
+        self.steps += 1
+        if self.steps > self._max_steps:
+            raise Deadlock(f"still busy after {self._max_steps} steps at {self._now_us} µs: something spins")
+        if not handle.cancelled():
+            life = handle._context.get(_life)  # type: ignore[attr-defined]
+            if life is None or life.alive:
+                handle._run()
+        return True
+
+    def _advance(self) -> bool:
+        """Let time jump to the earliest timer that is still wanted."""
+        timers = self._timers
+        while timers:
+            when, _, handle = heapq.heappop(timers)
+            if handle.cancelled():
+                continue
+            self._now_us = max(self._now_us, when)
+            self._ready.append(handle)
+            while timers and timers[0][0] <= self._now_us:
+                self._ready.append(heapq.heappop(timers)[2])
+            return True
+        return False
+
+    def _stop_soon(self, _: asyncio.Future[Any]) -> None:
+        self._stopping = True
+
+    # What asyncio asks for.
+
+    def time(self) -> float:
+        return self._now_us / 1_000_000
+
+    def call_soon(
+        self, callback: Callable[[*ArgumentTs], object], *args: *ArgumentTs, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*ArgumentTs], object],
+        *args: *ArgumentTs,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(self._now_us + max(0, round(delay * 1_000_000)), callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*ArgumentTs], object],
+        *args: *ArgumentTs,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(round(when * 1_000_000), callback, *args, context=context)
+
+    def call_at_us(
+        self,
+        when_us: int,
+        callback: Callable[[*ArgumentTs], object],
+        *args: *ArgumentTs,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Whole microseconds: sums of floats would order timers by rounding."""
+        handle = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        self._sequence += 1
+        heapq.heappush(self._timers, (when_us, self._sequence, handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Generator[Any, None, ResultT] | Coroutine[Any, Any, ResultT], **options: Any
+    ) -> asyncio.Task[ResultT]:
+        task = asyncio.Task(coro, loop=self, **options)
+        context = options.get("context")
+        life = _life.get(None) if context is None else context.get(_life)
+        if life is not None:
+            life.tasks.append(task)
+            task.add_done_callback(life.tasks.remove)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Whatever nobody caught fails the run, except what a crash leaves behind."""
+        exception = context.get("exception")
+        if not isinstance(exception, Crashed):
+            self.failures.append(f"{context.get('message')}: {exception!r}")
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio tells; the heap drops it when its time comes."""

@@ -1,0 +1,310 @@
+"""A made-up network: every piece, delay and loss of every connection is drawn from the seed.
+
+Bytes arrive in order or not at all, as TCP has it, but in pieces of any size and at any time; a `FileSlice` is read
+when it is delivered, so that a file cut or deleted under a reader shows; and what `buffer()` offers is overwritten as
+soon as `received` returns, so that a view which outlives its request is seen to be wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from odradek.ports import FileSlice, Part, Wire, WireOwner
+from odradek.sim.loop import Life, SimulatedLoop
+from odradek.sim.trace import Trace
+
+WINDOWS = (1_024, 16_384, 262_144)
+"""How much a connection takes before its sender has to wait: as small and as large as socket buffers get."""
+
+QUICK_US = 800
+SLOW_US = 40_000
+_POISON = b"\xdd" * 65_536
+_FIRST_FREE_PORT = 30_000
+
+
+class SimulatedWire:
+    """One end of a connection."""
+
+    def __init__(self, internet: Internet, life: Life, machine: str, peer_host: str, window: int) -> None:
+        self.peer: SimulatedWire
+        self.life = life
+        self.peer_host = peer_host
+        self.unsent_bytes = 0
+        self.name = f"{machine}>{peer_host}"
+        self._internet = internet
+        self._owner: WireOwner | None = None
+        self._window = window
+        self._unsent: deque[Part] = deque()
+        self._flight: deque[bytes | FileSlice] = deque()
+        self._flight_bytes = 0
+        self._delivering = False
+        self._blocked = False
+        self._reading = True
+        self._finishing = False
+        self._ended = False
+        self.closed = False
+
+    def start(self, owner: WireOwner) -> None:
+        self._owner = owner
+        if self.closed:
+            owner.lost(None)
+        self.peer._deliver_later()
+
+    # What the owner calls.
+
+    def send(self, parts: Sequence[Part]) -> None:
+        self.life.check()
+        if self.closed:
+            return
+        self._unsent.extend(parts)
+        self.unsent_bytes += sum(map(len, parts))
+        if not self._blocked:
+            self._leave()
+            self._blocked = bool(self._unsent)
+
+    def pause(self) -> None:
+        self._reading = False
+
+    def resume(self) -> None:
+        self._reading = True
+        self.peer._deliver_later()
+
+    def close(self) -> None:
+        self.life.check()
+        self._close(reset=self._internet.draw.random() < 0.25)
+
+    def finish(self) -> None:
+        self.life.check()
+        if self._unsent:
+            self._finishing = True
+            self.pause()
+        else:
+            self._close(reset=False)
+
+    # What the network does.
+
+    def reset(self) -> None:
+        """Both ends hear that the connection is gone, each at its own time; what was under way is lost."""
+        for end in (self, self.peer):
+            end._flight.clear()
+            end._flight_bytes = 0
+            self._internet.later(end.life, end._hear_loss)
+
+    def crash(self) -> None:
+        """This end's machine is gone; what had left it as plain bytes may still arrive."""
+        self.closed = True
+        kept: deque[bytes | FileSlice] = deque()
+        for part in self._flight:
+            if isinstance(part, FileSlice):
+                break
+            kept.append(part)
+        if self._internet.draw.random() < 0.5:
+            kept.clear()
+        self._flight = kept
+        self._flight_bytes = sum(map(len, kept))
+        self._ended = True
+        self._deliver_later()
+
+    def _close(self, *, reset: bool) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        if reset:
+            self._flight.clear()
+            self._flight_bytes = 0
+        self._ended = True
+        self._deliver_later()
+        assert self._owner is not None
+        self._owner.lost(None)
+
+    def _hear_loss(self, why: Exception | None = None) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._internet.trace.note(self.name, "lost" if why is None else f"lost: {why}")
+        if self._owner is not None:
+            self._owner.lost(why)
+
+    def _leave(self) -> None:
+        """Move what fits into the window; from then on the sender's memory may change."""
+        while self._unsent and self._flight_bytes < self._window:
+            part = self._unsent.popleft()
+            room = self._window - self._flight_bytes
+            if len(part) > room:
+                if isinstance(part, FileSlice):
+                    self._unsent.appendleft(FileSlice(part.file, part.position + room, part.length - room))
+                    part = FileSlice(part.file, part.position, room)
+                else:
+                    self._unsent.appendleft(memoryview(part)[room:])
+                    part = memoryview(part)[:room]
+            self.unsent_bytes -= len(part)
+            self._flight_bytes += len(part)
+            self._flight.append(part if isinstance(part, FileSlice) else bytes(part))
+        self._deliver_later()
+
+    def _left(self) -> None:
+        if self.closed:
+            return
+        self._leave()
+        if self._blocked and not self._unsent:
+            self._blocked = False
+            if self._finishing:
+                self._close(reset=False)
+            elif self._owner is not None:
+                self._owner.drained()
+
+    def _deliver_later(self) -> None:
+        if not self._delivering and (self._flight or self._ended) and not self.peer.closed:
+            self._delivering = True
+            self._internet.later(self.peer.life, self._deliver)
+
+    def _deliver(self) -> None:
+        """Hand the next piece to the peer; runs in the peer's life."""
+        self._delivering = False
+        peer = self.peer
+        owner = peer._owner
+        if peer.closed or owner is None or not peer._reading:
+            return
+        if not self._flight:
+            if self._ended:
+                peer._hear_loss()
+            return
+        view = owner.buffer()
+        assert len(view), "a wire's owner offered no room"
+        draw = self._internet.draw
+        most = min(len(view), self._flight_bytes)
+        count = most if draw.random() < 0.6 else draw.randrange(1, most + 1)
+        data = self._take(count)
+        if data is None:
+            return
+        view[:count] = data
+        self._internet.trace.note(self.name, f"{count} bytes")
+        owner.received(count)
+        if not peer.closed and peer._reading:
+            stale = owner.buffer()[: len(_POISON)]
+            stale[:] = _POISON[: len(stale)]
+        if not self.closed:
+            self._internet.loop.call_soon(self._left, context=self.life.context)
+        self._deliver_later()
+
+    def _take(self, count: int) -> bytes | None:
+        """The next bytes of what is under way; None if a file no longer holds them, which costs the connection."""
+        pieces = []
+        while count:
+            part = self._flight.popleft()
+            if len(part) > count:
+                if isinstance(part, FileSlice):
+                    self._flight.appendleft(FileSlice(part.file, part.position + count, part.length - count))
+                    part = FileSlice(part.file, part.position, count)
+                else:
+                    self._flight.appendleft(part[count:])
+                    part = part[:count]
+            data = part.read() if isinstance(part, FileSlice) else part
+            if len(data) < len(part):
+                why = OSError(errno.EIO, "a log file is shorter than the answer that points into it")
+                self._internet.loop.call_soon(self._hear_loss, why, context=self.life.context)
+                self.reset()
+                return None
+            count -= len(part)
+            self._flight_bytes -= len(part)
+            pieces.append(data)
+        return b"".join(pieces)
+
+
+class SimulatedListening:
+    """An open port of one life."""
+
+    def __init__(self, network: SimulatedNetwork, port: int, accept: Callable[[Wire], WireOwner]) -> None:
+        self.network = network
+        self.port = port
+        self.accept = accept
+
+    def close(self) -> None:
+        self.network.internet.listeners.pop((self.network.machine, self.port), None)
+
+
+class Internet:
+    """All machines and the connections between them."""
+
+    def __init__(self, loop: SimulatedLoop, draw: random.Random, trace: Trace) -> None:
+        self.loop = loop
+        self.draw = draw
+        self.trace = trace
+        self.listeners: dict[tuple[str, int], SimulatedListening] = {}
+        self.wires: list[SimulatedWire] = []
+        self.stalled_until_us = 0
+        self._next_port = _FIRST_FREE_PORT
+
+    def attach(self, machine: str, life: Life) -> SimulatedNetwork:
+        """The network as one node sees it for as long as it lives."""
+        return SimulatedNetwork(self, machine, life)
+
+    def crash(self, life: Life) -> None:
+        """Everything of that life is gone from the network."""
+        for key in [key for key, listening in self.listeners.items() if listening.network.life is life]:
+            del self.listeners[key]
+        for wire in self.open_wires():
+            if wire.life is life:
+                wire.crash()
+
+    def open_wires(self) -> list[SimulatedWire]:
+        self.wires = [wire for wire in self.wires if not (wire.closed and wire.peer.closed)]
+        return list(self.wires)
+
+    def stall(self, duration_us: int) -> None:
+        """Nothing arrives for a while."""
+        self.stalled_until_us = self.loop.now_us + duration_us
+
+    def later(self, life: Life, callback: Callable[[], None]) -> None:
+        """Call back in that life after a drawn delay."""
+        delay = self.draw.randrange(10, SLOW_US if self.draw.random() < 0.05 else QUICK_US)
+        when = max(self.loop.now_us, self.stalled_until_us) + delay
+        self.loop.call_at_us(when, callback, context=life.context)
+
+    def free_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+class SimulatedNetwork:
+    """Connections made and taken by one machine."""
+
+    def __init__(self, internet: Internet, machine: str, life: Life) -> None:
+        self.internet = internet
+        self.machine = machine
+        self.life = life
+
+    async def listen(self, host: str, port: int, accept: Callable[[Wire], WireOwner]) -> SimulatedListening:
+        self.life.check()
+        port = port or self.internet.free_port()
+        if (self.machine, port) in self.internet.listeners:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        listening = SimulatedListening(self, port, accept)
+        self.internet.listeners[self.machine, port] = listening
+        return listening
+
+    async def connect(self, host: str, port: int, own: Callable[[Wire], WireOwner]) -> SimulatedWire:
+        self.life.check()
+        internet = self.internet
+        await asyncio.sleep(internet.draw.randrange(10, QUICK_US) / 1_000_000)
+        listening = internet.listeners.get((host, port))
+        if listening is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        there = listening.network
+        window = internet.draw.choice(WINDOWS)
+        near = SimulatedWire(internet, self.life, self.machine, host, window)
+        far = SimulatedWire(internet, there.life, there.machine, self.machine, window)
+        near.peer, far.peer = far, near
+        internet.wires += (near, far)
+        internet.trace.note(near.name, f"connected to port {port}")
+        internet.loop.call_soon(lambda: far.start(listening.accept(far)), context=there.life.context)
+        near.start(own(near))
+        return near

@@ -1,0 +1,131 @@
+"""The made-up loop: asyncio runs on it, time is drawn out of nothing, and a dead node never runs again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.sim.loop import Crashed, Deadlock, Life, SimulatedLoop
+
+
+def test_a_long_sleep_costs_no_time() -> None:
+    loop = SimulatedLoop()
+
+    async def sleep() -> float:
+        await asyncio.sleep(86_400)
+        return loop.time()
+
+    assert loop.run_until_complete(sleep()) == 86_400
+
+
+def test_timers_run_by_time_and_then_in_the_order_they_were_set() -> None:
+    loop = SimulatedLoop()
+    seen: list[str] = []
+    loop.call_later(2, seen.append, "second of two seconds")
+    loop.call_later(1, seen.append, "one second")
+    loop.call_at(2, seen.append, "set later for two seconds")
+    loop.call_soon(seen.append, "at once")
+    cancelled = loop.call_later(1.5, seen.append, "never")
+    cancelled.cancel()
+    loop.run_forever()
+    assert seen == ["at once", "one second", "second of two seconds", "set later for two seconds"]
+
+
+def test_tasks_events_timeouts_and_cancellation_work_as_ever() -> None:
+    loop = SimulatedLoop()
+
+    async def run() -> list[str]:
+        seen = []
+        event = asyncio.Event()
+
+        async def waiter() -> str:
+            await event.wait()
+            return "woken"
+
+        task = asyncio.create_task(waiter())
+        asyncio.get_running_loop().call_later(3, event.set)
+        seen.append(await task)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await asyncio.sleep(100)
+        seen.append(f"at {loop.time()}")
+        stuck = asyncio.create_task(asyncio.sleep(100))
+        await asyncio.sleep(1)
+        stuck.cancel()
+        seen += [type(result).__name__ for result in await asyncio.gather(stuck, return_exceptions=True)]
+        return seen
+
+    assert loop.run_until_complete(run()) == ["woken", "at 8.0", "CancelledError"]
+
+
+def test_a_deadlock_and_a_spin_are_told_apart() -> None:
+    async def wait_for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock, match="nothing is ready"):
+        SimulatedLoop().run_until_complete(wait_for_ever())
+
+    busy = SimulatedLoop(max_steps=1000)
+
+    def spin() -> None:
+        busy.call_soon(spin)
+
+    spin()
+    with pytest.raises(Deadlock, match="something spins"):
+        busy.run_forever()
+
+
+def test_what_nobody_caught_is_kept() -> None:
+    loop = SimulatedLoop()
+    loop.call_soon(lambda: [][0])
+    loop.run_forever()
+    assert len(loop.failures) == 1
+    assert "<lambda>" in loop.failures[0]
+    assert loop.failures[0].endswith("IndexError('list index out of range')")
+
+
+def test_nothing_of_an_ended_life_runs_again() -> None:
+    loop = SimulatedLoop()
+    life = Life("node")
+    seen: list[str] = []
+
+    async def node() -> None:
+        asyncio.create_task(part("child"))  # noqa: RUF006
+        await part("main")
+
+    async def part(name: str) -> None:
+        try:
+            while True:
+                seen.append(f"{name} {loop.time():.0f}")
+                await asyncio.sleep(1)
+        finally:
+            life.check()
+            seen.append("a dead node did something")
+
+    async def run() -> None:
+        loop.create_task(node(), context=life.context)
+        loop.call_later(1.2, seen.append, "callback of the dead", context=life.context)
+        loop.call_later(0.2, seen.append, "callback of the living", context=life.context)
+        await asyncio.sleep(1.1)
+        life.end()
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(run())
+    assert seen == ["main 0", "child 0", "callback of the living", "main 1", "child 1"]
+    assert loop.failures == []
+    assert life.tasks == []
+    with pytest.raises(Crashed):
+        life.check()
+
+
+def test_a_finished_task_is_forgotten_by_its_life() -> None:
+    loop = SimulatedLoop()
+    life = Life("node")
+
+    async def run() -> None:
+        await loop.create_task(asyncio.sleep(1), context=life.context)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(run())
+    assert life.tasks == []
