@@ -1,0 +1,58 @@
+# Odradek's own commands. `make help` lists them; every target builds the environment it needs from nothing.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+SUITABLE := import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+ifndef PYTHON
+  PYTHON := $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+    $$each -c '$(SUITABLE)' 2>/dev/null && echo $$each && break; done)
+endif
+# An environment a Python, so that `make test PYTHON=python3.12` leaves the usual one alone.
+VENV := .venv$(if $(filter-out python3,$(notdir $(PYTHON))),-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(shell command -v uv 2>/dev/null)
+
+.PHONY: help test check fmt lock clean
+
+help: ## List the targets
+	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: check ## Everything that must hold: check, then all tests that are not slow
+	$(BIN)/pytest -m 'not slow'
+
+check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(READY) ## Format the code and fix what can be fixed by itself
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade --generate-hashes \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
+
+clean: ## Remove environments and caches
+	rm -rf .venv .venv-* .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache build dist
+
+# --- the environment: built once, and again when what it is made of changes -------------------------------------------
+
+$(READY): pyproject.toml requirements.lock
+	@$(if $(PYTHON),$(PYTHON),false) -c '$(SUITABLE)' 2>/dev/null || { \
+	  echo 'Odradek needs Python 3.11 to 3.14 with venv; say which one: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
+ifneq ($(UV),)
+	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
+	@touch $@
