@@ -213,7 +213,8 @@ def shared_default(cls: type[Struct]) -> Struct:
     """
     known = _defaults.get(cls)
     if known is None:
-        sealed = StructType(cls.__name__, (cls,), {"__setattr__": _refuse, "FIELDS": cls.FIELDS})
+        members = {"__module__": cls.__module__, "__setattr__": _refuse, "FIELDS": cls.FIELDS}
+        sealed = StructType(cls.__name__, (cls,), members)
         known = _defaults[cls] = cls()
         known.__class__ = sealed  # type: ignore[assignment]
     return known
