@@ -1,0 +1,144 @@
+"""The immutable image of everything the metadata log says, and the delta that makes the next one.
+
+A delta costs what its records change plus one copy of each dictionary it touches; what it does not touch is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.ids import NO_OFFSET, LeaderEpoch, Offset
+from odradek.metadata import records as kinds
+from odradek.metadata.image.cluster import NO_CLUSTER, ClusterDelta, ClusterImage
+from odradek.metadata.image.configs import NO_CONFIGS, ConfigsDelta, ConfigsImage, Resource
+from odradek.metadata.image.features import NO_FEATURES, FeaturesDelta, FeaturesImage
+from odradek.metadata.image.topics import NO_TOPICS, TopicChanges, TopicsDelta, TopicsImage
+from odradek.protocol.codec import Message
+from odradek.values import value
+
+__all__ = ["EMPTY_IMAGE", "Changes", "Delta", "Image", "Provenance", "UnknownRecord"]
+
+
+class UnknownRecord(Exception):
+    """The metadata log holds a record that this node does not understand, so any image it made would be wrong."""
+
+
+@value
+class Provenance:
+    """The last record that an image contains."""
+
+    offset: Offset
+    epoch: LeaderEpoch
+    timestamp_ms: int
+
+
+@value
+class Image:
+    """Everything the cluster agreed on, as of `provenance`."""
+
+    provenance: Provenance
+    features: FeaturesImage
+    cluster: ClusterImage
+    topics: TopicsImage
+    configs: ConfigsImage
+    next_producer_id: int
+
+    def records(self) -> Iterator[Message]:
+        """The records that make this image out of an empty one: the body of a snapshot, in Kafka's order."""
+        yield from self.features.records()
+        yield from self.cluster.records()
+        yield from self.topics.records()
+        yield from self.configs.records()
+        if self.next_producer_id:
+            yield kinds.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
+
+
+EMPTY_IMAGE = Image(
+    provenance=Provenance(NO_OFFSET, LeaderEpoch(-1), -1),
+    features=NO_FEATURES,
+    cluster=NO_CLUSTER,
+    topics=NO_TOPICS,
+    configs=NO_CONFIGS,
+    next_producer_id=0,
+)
+
+
+@value
+class Changes:
+    """What one delta changed, for those who carry it out."""
+
+    topics: TopicChanges
+    configs: tuple[Resource, ...]
+    brokers_changed: bool
+
+
+class Delta:
+    """Replay records, then `apply` once."""
+
+    def __init__(self, base: Image) -> None:
+        self._base = base
+        self._features = FeaturesDelta(base.features)
+        self._cluster = ClusterDelta(base.cluster)
+        self._topics = TopicsDelta(base.topics)
+        self._configs = ConfigsDelta(base.configs)
+        self._next_producer_id = base.next_producer_id
+
+    def replay(self, record: Message) -> None:
+        """Take one committed record in. Transaction markers are the loader's business and never come here."""
+        match record:
+            case kinds.PartitionRecord():
+                self._topics.replay_partition(record)
+            case kinds.PartitionChangeRecord():
+                self._topics.replay_partition_change(record)
+            case kinds.TopicRecord():
+                self._topics.replay_topic(record)
+            case kinds.RemoveTopicRecord():
+                self._configs.forget_topic(self._topics.replay_remove_topic(record))
+            case kinds.ClearElrRecord():
+                self._topics.replay_clear_elr(record)
+            case kinds.ConfigRecord():
+                self._configs.replay(record)
+            case kinds.FeatureLevelRecord():
+                self._features.replay(record)
+            case kinds.ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case kinds.NoOpRecord():
+                pass
+            case _:
+                self._replay_registration(record)
+
+    def _replay_registration(self, record: Message) -> None:
+        match record:
+            case kinds.RegisterBrokerRecord():
+                self._cluster.replay_register_broker(record)
+            case kinds.BrokerRegistrationChangeRecord():
+                self._cluster.replay_registration_change(record)
+            case kinds.RegisterControllerRecord():
+                self._cluster.replay_register_controller(record)
+            case kinds.UnregisterBrokerRecord():
+                self._cluster.replay_unregister_broker(record)
+            case kinds.FenceBrokerRecord():
+                self._cluster.replay_fence(record)
+            case kinds.UnfenceBrokerRecord():
+                self._cluster.replay_unfence(record)
+            case _:
+                raise UnknownRecord(f"this node does not support the metadata record {type(record).__name__}")
+
+    def apply(self, provenance: Provenance) -> tuple[Image, Changes]:
+        """The next image, and what is different in it."""
+        topics, topic_changes = self._topics.apply()
+        cluster = self._cluster.apply()
+        image = Image(
+            provenance=provenance,
+            features=self._features.apply(),
+            cluster=cluster,
+            topics=topics,
+            configs=self._configs.apply(),
+            next_producer_id=self._next_producer_id,
+        )
+        changes = Changes(
+            topics=topic_changes,
+            configs=self._configs.changed_resources(),
+            brokers_changed=cluster is not self._base.cluster,
+        )
+        return image, changes

@@ -1,0 +1,48 @@
+"""Committed records become images, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.metadata.image import EMPTY_IMAGE, Changes, Delta, Image, Provenance
+from odradek.metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from odradek.protocol.codec import Message
+
+
+class Loader:
+    """Holds the newest image and replays what was committed.
+
+    Records between the markers of a metadata transaction (KIP-868) wait here until its end: no image shows half of it.
+    """
+
+    def __init__(self, image: Image = EMPTY_IMAGE) -> None:
+        self.image = image
+        self._held: list[Message] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction was begun and neither ended nor aborted; only a leader that died leaves one so."""
+        return self._held is not None
+
+    def replay(self, records: Iterable[Message], provenance: Provenance) -> Changes:
+        """Take one committed batch in; the image carries `provenance`, the batch's last record, afterwards."""
+        delta = Delta(self.image)
+        for record in records:
+            match record:
+                case BeginTransactionRecord():
+                    assert self._held is None, "a metadata transaction begins inside another"
+                    self._held = []
+                case EndTransactionRecord():
+                    assert self._held is not None, "a metadata transaction ends that never began"
+                    for held in self._held:
+                        delta.replay(held)
+                    self._held = None
+                case AbortTransactionRecord():
+                    assert self._held is not None, "a metadata transaction is aborted that never began"
+                    self._held = None
+                case _ if self._held is not None:
+                    self._held.append(record)
+                case _:
+                    delta.replay(record)
+        self.image, changes = delta.apply(provenance)
+        return changes
