@@ -1,0 +1,24 @@
+"""What has to reach the device, as a job for a worker thread."""
+
+from __future__ import annotations
+
+from odradek.ports import Disk
+from odradek.storage.segment import Segment
+from odradek.values import value
+
+
+@value
+class FlushWork:
+    """Sync segments and what lies beside them; touches nothing that the log's own thread changes."""
+
+    disk: Disk
+    directory: str
+    segments: list[Segment]
+    offset: int
+    """The end of the log when the work was made: the recovery point once it is done."""
+
+    def run(self) -> None:
+        """Block until all is on the device; OSError if it cannot be."""
+        for segment in self.segments:
+            segment.sync()
+        self.disk.sync_directory(self.directory)

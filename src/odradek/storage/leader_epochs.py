@@ -1,0 +1,101 @@
+"""Which leader epoch started at which offset: by which histories are compared (KIP-101)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from odradek.ids import NO_EPOCH, NO_OFFSET
+from odradek.ports import Disk
+from odradek.storage.checkpoints import checkpoint_bytes, read_checkpoint, replace_file
+
+
+class LeaderEpochs:
+    """Epochs and their first offsets, both ascending; every change is written to `leader-epoch-checkpoint`."""
+
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "latest")
+
+    def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
+        self._disk = disk
+        self._path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest: int = NO_EPOCH
+        """The newest epoch, -1 if there is none: an attribute since every append looks at it."""
+        for epoch, start in entries:
+            self._put(epoch, start)
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> LeaderEpochs:
+        return cls(disk, path, read_checkpoint(disk, path, _entry))
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, first offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The batches from this offset on are of this epoch; entries that contradict it go."""
+        if epoch < 0 or (self._epochs and epoch == self.latest and start_offset >= self._starts[-1]):
+            return
+        self._put(epoch, start_offset)
+        self._write()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above the one asked for, and the offset where it ended; (-1, -1) if unknown."""
+        if epoch < 0 or not self._epochs or epoch > self.latest:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        following = bisect_right(self._epochs, epoch)
+        if following == 0:
+            return epoch, self._starts[0]
+        return self._epochs[following - 1], self._starts[following]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record with this offset; -1 if it is older than all entries."""
+        found = bisect_right(self._starts, offset) - 1
+        return self._epochs[found] if found >= 0 else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log ends here now."""
+        count = len(self._starts)
+        while count and self._starts[count - 1] >= end_offset:
+            count -= 1
+        if count != len(self._starts):
+            self._keep(self._epochs[:count], self._starts[:count])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log starts here now; the epoch of its first record keeps an entry."""
+        first = bisect_right(self._starts, start_offset) - 1
+        if first < 0 or (first == 0 and self._starts[0] == start_offset):
+            return
+        self._keep(self._epochs[first:], [start_offset, *self._starts[first + 1 :]])
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._keep([], [])
+
+    def moved(self, path: str) -> None:
+        self._path = path
+
+    def _put(self, epoch: int, start_offset: int) -> None:
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+
+    def _keep(self, epochs: list[int], starts: list[int]) -> None:
+        self._epochs, self._starts = epochs, starts
+        self.latest = epochs[-1] if epochs else NO_EPOCH
+        self._write()
+
+    def _write(self) -> None:
+        lines = [f"{epoch} {start}" for epoch, start in self.entries]
+        replace_file(self._disk, self._path, checkpoint_bytes(lines), durable=False)
+
+
+def _entry(words: list[str]) -> tuple[int, int]:
+    epoch, start = words
+    return int(epoch), int(start)

@@ -1,0 +1,352 @@
+"""What a log remembers of its producers: epochs, the last five batches, and open transactions.
+
+With it a batch that arrives twice is answered with its first offset, one that arrives too early is refused, an older
+instance of a producer is fenced, and the last stable offset is known. Snapshots (`.snapshot` files) spare a restart the
+whole log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+from odradek.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records.batch import BatchHeader
+from odradek.protocol.records.control import read_end_txn_marker
+from odradek.protocol.records.crc import crc32c
+from odradek.storage.txn_index import AbortedTxn
+from odradek.values import value
+
+BATCHES_KEPT = 5
+"""As many requests as an idempotent producer may have in flight."""
+
+DEFAULT_EXPIRATION_MS = 86_400_000
+
+_SEQUENCES = 1 << 31
+"""Sequence numbers are counted from 0 again after 2^31 - 1."""
+
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_CRC_COVERS_FROM = 6
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+"""producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, txn_first_offset"""
+
+
+@value
+class KeptBatch:
+    """One of the last batches of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@value
+class CompletedTxn:
+    """What a marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+
+    def __init__(self) -> None:
+        self.epoch: int = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp: int = NO_TIMESTAMP
+        self.txn_first_offset: int = NO_OFFSET
+        """Where its open transaction began; -1 if none is open."""
+        self.batches: list[KeptBatch] = []
+        """Oldest first."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def add(self, epoch: int, batch: KeptBatch) -> None:
+        """Remember a batch that was appended."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+        elif len(self.batches) == BATCHES_KEPT:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+
+class Producers:
+    """All producers of one log, by id."""
+
+    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "expiration_ms", "first_unstable_offset")
+
+    def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        self._by_id: dict[int, Producer] = {}
+        self._ongoing: dict[
+            int, int
+        ] = {}  # First offset to producer id; in the order of the log, so the first is lowest.
+        self._unreplicated: dict[
+            int, int
+        ] = {}  # First offset to marker's offset, of ended ones above the high watermark.
+        self.first_unstable_offset: int | None = None
+        """The first record whose transaction is undecided, or decided by a marker that may yet be lost."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._by_id.get(producer_id)
+
+    def items(self) -> Iterable[tuple[int, Producer]]:
+        return self._by_id.items()
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, *, transactional: bool
+    ) -> KeptBatch | None:
+        """Whether a client's batch may be appended: raises if not; returns the earlier batch if it is a duplicate."""
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return None  # An unknown producer may start with any sequence: its records may be gone by retention.
+        if epoch == producer.epoch:
+            batches = producer.batches
+            if batches:
+                expected = (batches[-1].last_sequence + 1) % _SEQUENCES
+                if first_sequence != expected:
+                    return _duplicate_or_gap(producer_id, batches, first_sequence, last_delta)
+            elif first_sequence != 0:
+                raise _out_of_order(producer_id, first_sequence, NO_SEQUENCE)
+        elif epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
+            )
+        elif first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} starts its epoch {epoch} with sequence {first_sequence} instead of 0",
+            )
+        self.check_transactional(producer_id, producer, transactional=transactional)
+        return None
+
+    def check_epoch(self, producer_id: int, epoch: int, *, transactional: bool) -> None:
+        """Whether a coordinator's batch, which has no sequence of its own, may be appended."""
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return
+        if epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
+            )
+        self.check_transactional(producer_id, producer, transactional=transactional)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Whether a transaction coordinator may still end transactions of this producer."""
+        self.check_epoch(producer_id, epoch, transactional=True)
+        producer = self._by_id.get(producer_id)
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {producer_id} has coordinator epoch {coordinator_epoch}, "
+                f"but {producer.coordinator_epoch} was seen before",
+            )
+
+    def check_transactional(self, producer_id: int, producer: Producer, *, transactional: bool) -> None:
+        if not transactional and producer.txn_first_offset != NO_OFFSET:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has an open transaction and wrote outside of it",
+            )
+
+    def appended(self, producer_id: int, epoch: int, batch: KeptBatch, *, transactional: bool) -> None:
+        """A batch with records was appended."""
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            producer = self._by_id[producer_id] = Producer()
+        producer.add(epoch, batch)
+        if transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = batch.first_offset
+            self._ongoing[batch.first_offset] = producer_id
+            self._find_first_unstable()
+
+    def replay(self, header: BatchHeader, read_batch: Callable[[], bytes | memoryview]) -> CompletedTxn | None:
+        """Take over a batch that is in the log already, whatever it says; the transaction it ends, as `ended` does."""
+        if header.is_control:
+            marker = read_end_txn_marker(read_batch())
+            if marker is None:
+                return None
+            return self.ended(
+                header.producer_id,
+                header.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                aborted=not marker.committed,
+                offset=header.base_offset,
+                timestamp=header.max_timestamp,
+            )
+        batch = KeptBatch(
+            header.base_sequence,
+            last_sequence_of(header.base_sequence, header.last_offset_delta),
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+        )
+        self.appended(header.producer_id, header.producer_epoch, batch, transactional=header.is_transactional)
+        return None
+
+    def ended(
+        self, producer_id: int, epoch: int, *, coordinator_epoch: int, aborted: bool, offset: int, timestamp: int
+    ) -> CompletedTxn | None:
+        """A marker was appended; the transaction it ends, unless it was empty.
+
+        The transaction stays open until `complete`, so that its entry in the transaction index can be written first.
+        """
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            producer = self._by_id[producer_id] = Producer()
+        if epoch != producer.epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        first_offset = producer.txn_first_offset
+        producer.txn_first_offset = NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        return CompletedTxn(producer_id, first_offset, offset, aborted)
+
+    def aborted_entry(self, completed: CompletedTxn) -> AbortedTxn:
+        """The entry for the transaction index."""
+        others = (first for first, owner in self._ongoing.items() if owner != completed.producer_id)
+        stable = next(others, completed.last_offset + 1)
+        return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+    def complete(self, completed: CompletedTxn) -> None:
+        """The transaction is decided; it is stable once the high watermark has passed its marker."""
+        self._ongoing.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+        self._find_first_unstable()
+
+    def high_watermark_advanced(self, high_watermark: int) -> None:
+        """Markers below it cannot be lost any more."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: marker for first, marker in self._unreplicated.items() if marker >= high_watermark
+            }
+            self._find_first_unstable()
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that were idle for too long and have no open transaction; how many."""
+        gone = [producer_id for producer_id, producer in self._by_id.items() if self._is_expired(producer, now_ms)]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+        return len(gone)
+
+    def clear(self) -> None:
+        self._by_id.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = None
+
+    def snapshot(self) -> bytes:
+        """The content of a `.snapshot` file."""
+        entries = bytearray()
+        for producer_id, producer in self._by_id.items():
+            last = producer.batches[-1] if producer.batches else None
+            entries += _SNAPSHOT_ENTRY.pack(
+                producer_id,
+                producer.epoch,
+                NO_SEQUENCE if last is None else last.last_sequence,
+                NO_OFFSET if last is None else last.last_offset,
+                0 if last is None else last.last_offset - last.first_offset,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
+        data = bytearray(_SNAPSHOT_HEADER.pack(_SNAPSHOT_VERSION, 0, len(self._by_id)) + entries)
+        _SNAPSHOT_HEADER.pack_into(
+            data, 0, _SNAPSHOT_VERSION, crc32c(memoryview(data)[_SNAPSHOT_CRC_COVERS_FROM:]), len(self._by_id)
+        )
+        return bytes(data)
+
+    def load(self, snapshot: bytes, now_ms: int) -> None:
+        """Take over what `snapshot` wrote; raises ValueError if it is damaged."""
+        if len(snapshot) < _SNAPSHOT_HEADER.size:
+            raise ValueError(f"{len(snapshot)} bytes are too few for a producer snapshot")
+        version, crc, count = _SNAPSHOT_HEADER.unpack_from(snapshot)
+        if version != _SNAPSHOT_VERSION:
+            raise ValueError(f"unknown producer snapshot version {version}")
+        if crc32c(memoryview(snapshot)[_SNAPSHOT_CRC_COVERS_FROM:]) != crc:
+            raise ValueError("a producer snapshot's checksum does not match its content")
+        entries = snapshot[_SNAPSHOT_HEADER.size :]
+        if len(entries) != count * _SNAPSHOT_ENTRY.size:
+            raise ValueError(f"a producer snapshot declares {count} entries in {len(entries)} bytes")
+        self.clear()
+        for fields in _SNAPSHOT_ENTRY.iter_unpack(entries):
+            producer_id, producer = fields[0], _loaded(*fields[1:])
+            if not self._is_expired(producer, now_ms):
+                self._by_id[producer_id] = producer
+        opened = sorted((p.txn_first_offset, i) for i, p in self._by_id.items() if p.txn_first_offset != NO_OFFSET)
+        self._ongoing = dict(opened)
+        self._find_first_unstable()
+
+    def _is_expired(self, producer: Producer, now_ms: int) -> bool:
+        return producer.txn_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= self.expiration_ms
+
+    def _find_first_unstable(self) -> None:
+        ongoing = next(iter(self._ongoing), None)
+        unreplicated = min(self._unreplicated, default=None)
+        if ongoing is None or (unreplicated is not None and unreplicated < ongoing):
+            self.first_unstable_offset = unreplicated
+        else:
+            self.first_unstable_offset = ongoing
+
+
+def last_sequence_of(first_sequence: int, last_delta: int) -> int:
+    """The sequence number of a batch's last record."""
+    return first_sequence if first_sequence < 0 else (first_sequence + last_delta) % _SEQUENCES
+
+
+def _duplicate_or_gap(producer_id: int, batches: list[KeptBatch], first_sequence: int, last_delta: int) -> KeptBatch:
+    last_sequence = last_sequence_of(first_sequence, last_delta)
+    for batch in batches:
+        if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+            return batch
+    raise _out_of_order(producer_id, first_sequence, batches[-1].last_sequence)
+
+
+def _out_of_order(producer_id: int, first_sequence: int, last_sequence: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {producer_id} came with sequence {first_sequence} after {last_sequence}",
+    )
+
+
+def _loaded(
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
+) -> Producer:
+    producer = Producer()
+    producer.epoch = epoch
+    producer.coordinator_epoch = coordinator_epoch
+    producer.last_timestamp = timestamp
+    producer.txn_first_offset = txn_first_offset
+    if last_offset >= 0:
+        first_sequence = last_sequence if last_sequence < 0 else (last_sequence - offset_delta) % _SEQUENCES
+        producer.batches.append(
+            KeptBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
+        )
+    return producer

@@ -1,0 +1,264 @@
+"""Opening a log: find its segments, mend what a crash has left, and learn its end.
+
+After a clean shutdown the indexes are trusted if they look sound. After anything else every batch from the recovery
+point's segment on is checked: the first one that is torn or damaged ends the log there, as whatever comes behind it
+cannot be placed.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.ports import Disk
+from odradek.protocol.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER, HEADER_SIZE, MAGIC, BatchHeader
+from odradek.protocol.records.crc import crc32c
+from odradek.storage.config import LogConfig
+from odradek.storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    offset_name,
+    offset_of,
+)
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.producer_state import Producers
+from odradek.storage.segment import Segment
+from odradek.values import value
+
+_CHUNK_BYTES = 1 << 20
+
+logger = logging.getLogger(__name__)
+
+
+@value
+class Loaded:
+    """The segments of a log, the last one active."""
+
+    segments: list[Segment]
+    log_end_offset: int
+    rebuilt_from: int | None
+    """The base offset of the first segment that was read through, whose transaction indexes are to be made anew."""
+
+
+def load_segments(
+    disk: Disk,
+    directory: str,
+    *,
+    config: LogConfig,
+    leader_epochs: LeaderEpochs,
+    now_ms: int,
+    log_start_offset: int,
+    recovery_point: int,
+    clean: bool,
+) -> Loaded:
+    """Open all segments of a directory that exists; makes an empty one where there is none."""
+    bases = _tidy(disk, directory)
+    if not bases:
+        segment = Segment(disk, directory, log_start_offset, size=0, now_ms=now_ms, config=config)
+        segment.create()
+        return Loaded([segment], log_start_offset, None)
+    first_unflushed = max((base for base in bases if base <= recovery_point), default=bases[0])
+    segments: list[Segment] = []
+    rebuilt_from: int | None = None
+    end_offset = bases[0]
+    for number, base in enumerate(bases):
+        size = disk.file_size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}")
+        segment = Segment(disk, directory, base, size=size, now_ms=now_ms, config=config)
+        segments.append(segment)
+        is_last = number == len(bases) - 1
+        if (clean or base < first_unflushed) and segment.index_files_are_sound():
+            if is_last:
+                end_offset = max(base, segment.activate())
+            else:
+                segment.use_index_files()
+            continue
+        if size and (clean or base < first_unflushed):
+            logger.warning("Rebuilding the indexes of %s: they are missing or damaged", segment.path)
+        rebuilt_from = base if rebuilt_from is None else rebuilt_from
+        end_offset = max(base, read_through(segment, size, config, leader_epochs))
+        if segment.size < size:
+            logger.warning(
+                "Cutting %s from %d to %d bytes, the end of its last whole batch", segment.path, size, segment.size
+            )
+            segment.truncate_file(segment.size)
+            _remove_segments(disk, directory, bases[number + 1 :])
+            break
+        if not is_last:
+            segment.seal()
+    return Loaded(segments, end_offset, rebuilt_from)
+
+
+def read_through(segment: Segment, file_size: int, config: LogConfig, leader_epochs: LeaderEpochs) -> int:
+    """Check every batch and index the sound ones, up to the first that is not; the offset behind the last sound one.
+
+    `segment.size` then says how many bytes are sound.
+    """
+    segment.reset_indexes()
+    end_offset = segment.base_offset
+    data, data_start = b"", 0
+    while (position := segment.size) + HEADER_SIZE <= file_size:
+        at = position - data_start
+        if at + HEADER_SIZE > len(data):
+            data, data_start, at = segment.file.read(position, _CHUNK_BYTES), position, 0
+        header = BatchHeader(*BATCH_HEADER.unpack_from(data, at))
+        if not _is_plausible(header, end_offset, segment, bytes_left=file_size - position):
+            break
+        if at + header.size > len(data):
+            data, data_start, at = segment.file.read(position, max(_CHUNK_BYTES, header.size)), position, 0
+        if crc32c(memoryview(data)[at + ATTRIBUTES_POSITION : at + header.size]) != header.crc:
+            break
+        segment.note(header.size, header.last_offset, header.max_timestamp, config.index_interval_bytes)
+        if header.leader_epoch > leader_epochs.latest:
+            leader_epochs.assign(header.leader_epoch, header.base_offset)
+        end_offset = header.last_offset + 1
+    return end_offset
+
+
+def load_producers(
+    disk: Disk,
+    directory: str,
+    producers: Producers,
+    loaded: Loaded,
+    *,
+    log_start_offset: int,
+    now_ms: int,
+) -> int:
+    """Bring the producers' state up to the end of the log; the offset of the snapshot it came from."""
+    newest = loaded.log_end_offset if loaded.rebuilt_from is None else loaded.rebuilt_from
+    start_offset = _load_snapshot(
+        disk, directory, producers, loaded, newest=newest, log_start_offset=log_start_offset, now_ms=now_ms
+    )
+    for number, segment in enumerate(loaded.segments):
+        following = loaded.segments[number + 1].base_offset if number + 1 < len(loaded.segments) else None
+        if following is not None and following <= start_offset:
+            continue
+        is_rebuilt = loaded.rebuilt_from is not None and segment.base_offset >= loaded.rebuilt_from
+        if is_rebuilt:
+            segment.txn_index.clear()
+        replay_segment(segment, producers, start_offset=start_offset, index_aborted=is_rebuilt)
+    return start_offset
+
+
+def replay_segment(segment: Segment, producers: Producers, *, start_offset: int, index_aborted: bool) -> None:
+    """Tell the producers of every batch from this offset on."""
+    start, _ = segment.locate(start_offset)
+    for position, header in segment.headers(start):
+        if header.producer_id < 0:
+            continue
+        completed = producers.replay(header, lambda: segment.read_batch(position, header.size))  # noqa: B023
+        if completed is not None:
+            if completed.aborted and index_aborted:
+                segment.txn_index.append(producers.aborted_entry(completed))
+            producers.complete(completed)
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """The offsets of the producer snapshots in a directory, ascending."""
+    found = (offset_of(name, SNAPSHOT_SUFFIX) for name in disk.list(directory))
+    return sorted(offset for offset in found if offset is not None)
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+
+
+def _load_snapshot(
+    disk: Disk,
+    directory: str,
+    producers: Producers,
+    loaded: Loaded,
+    *,
+    newest: int,
+    log_start_offset: int,
+    now_ms: int,
+) -> int:
+    """Load the newest usable snapshot and remove those that are useless: beyond the end, stray, or damaged."""
+    offsets = snapshot_offsets(disk, directory)
+    bases = {segment.base_offset for segment in loaded.segments}
+    usable = [offset for offset in offsets if log_start_offset < offset <= newest]
+    kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
+    for offset in offsets:
+        if offset not in kept:
+            disk.unlink(snapshot_path(directory, offset))
+    for offset in reversed(kept):
+        path = snapshot_path(directory, offset)
+        try:
+            producers.load(disk.read_file(path), now_ms)
+        except ValueError as wrong:
+            logger.warning("Removing unreadable producer snapshot %s: %s", path, wrong)
+            disk.unlink(path)
+        else:
+            return offset
+    producers.clear()
+    return log_start_offset
+
+
+def _is_plausible(header: BatchHeader, end_offset: int, segment: Segment, *, bytes_left: int) -> bool:
+    return (
+        header.magic == MAGIC
+        and HEADER_SIZE <= header.size <= bytes_left
+        and header.last_offset_delta >= 0
+        and end_offset <= header.base_offset
+        and header.last_offset <= segment.last_indexable_offset
+    )
+
+
+def _tidy(disk: Disk, directory: str) -> list[int]:
+    """Finish or undo what a crash has interrupted; the base offsets of the segments that are left, ascending."""
+    for name in disk.list(directory):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            disk.unlink(f"{directory}/{name}")
+    _finish_swaps(disk, directory)
+    names = disk.list(directory)
+    bases = [offset for name in names if (offset := offset_of(name, LOG_SUFFIX)) is not None]
+    for name in names:
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            offset = offset_of(name, suffix)
+            if offset is not None and offset not in bases:
+                logger.warning("Removing %s/%s, an index without its log", directory, name)
+                disk.unlink(f"{directory}/{name}")
+    return sorted(bases)
+
+
+def _finish_swaps(disk: Disk, directory: str) -> None:
+    """Compaction renames its result to `.swap` when it is complete: from there on, the result counts.
+
+    The segments it replaces lie between its base offset and the next segment's that was no part of it: those whose base
+    offset is not above its last offset.
+    """
+    names = disk.list(directory)
+    swapped = [name.removesuffix(SWAP_SUFFIX) for name in names if name.endswith(SWAP_SUFFIX)]
+    for log_name in (name for name in swapped if offset_of(name, LOG_SUFFIX) is not None):
+        base = int(log_name.removesuffix(LOG_SUFFIX))
+        last = _last_offset(disk, f"{directory}/{log_name}{SWAP_SUFFIX}", base)
+        replaced = [offset for name in names if (offset := offset_of(name, LOG_SUFFIX)) is not None]
+        _remove_segments(disk, directory, [offset for offset in replaced if base <= offset <= last])
+    for name in swapped:
+        disk.rename(f"{directory}/{name}{SWAP_SUFFIX}", f"{directory}/{name}")
+
+
+def _last_offset(disk: Disk, path: str, base_offset: int) -> int:
+    file = disk.open(path)
+    try:
+        size, position, last = file.size(), 0, base_offset
+        while position + HEADER_SIZE <= size:
+            header = BatchHeader(*BATCH_HEADER.unpack(file.read(position, HEADER_SIZE)))
+            if header.size < HEADER_SIZE:
+                break
+            last, position = header.last_offset, position + header.size
+        return last
+    finally:
+        file.close()
+
+
+def _remove_segments(disk: Disk, directory: str, bases: list[int]) -> None:
+    for base in bases:
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            path = f"{directory}/{offset_name(base)}{suffix}"
+            if disk.exists(path):
+                logger.warning("Removing %s", path)
+                disk.unlink(path)
