@@ -49,8 +49,14 @@ class NodeConfig(NodeSettings):
         return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
 
 
-def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> NodeConfig:
-    """Make a configuration of what the file says; `host_name` is advertised for listeners without a host."""
+def load(
+    properties: Mapping[str, str], *, host_name: str = "localhost", origins: Mapping[str, str] | None = None
+) -> NodeConfig:
+    """Make a configuration of what the file says.
+
+    `host_name` is advertised for listeners without a host; `origins` says of keys that are not from the file what set
+    them, for the warnings.
+    """
     refuse_what_cannot_be_honoured(properties)
     given = _with_node_id(properties)
     values = _parse(given)
@@ -58,7 +64,7 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> Node
     config.__dict__.update({name.replace(".", "_"): parsed for name, parsed in values.items()})
     config.values = values
     config.given = dict(given)
-    config.warnings = tuple(_warnings(given))
+    config.warnings = tuple(_warnings(given, origins or {}))
     _settle_directories(config)
     _settle_listeners(config, host_name)
     _settle_quorum(config)
@@ -93,12 +99,14 @@ _ALSO_KNOWN = ("broker.id", "security.inter.broker.protocol")
 """Read by `_with_node_id` and `refuse_what_cannot_be_honoured`, so neither settings nor without effect."""
 
 
-def _warnings(given: Mapping[str, str]) -> list[str]:
+def _warnings(given: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
     passed_over = [name for name in given if name in NO_EFFECT]
     lines = warnings_for(passed_over)
     for name in given:
         if name not in NODE_CONFIGS and name not in NO_EFFECT and name not in _ALSO_KNOWN:
-            lines.append(f"Unknown configuration {name} is ignored." + did_you_mean(name, (*NODE_CONFIGS, *NO_EFFECT)))
+            origin = f" (set by {origins[name]})" if name in origins else ""
+            hint = did_you_mean(name, (*NODE_CONFIGS, *NO_EFFECT))
+            lines.append(f"Unknown configuration {name}{origin} is ignored.{hint}")
     return lines
 
 

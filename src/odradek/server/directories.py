@@ -1,0 +1,192 @@
+"""Whose data directories these are: reading `meta.properties`, and formatting what is still empty.
+
+`storage format` formats on demand; `settle_identity` is what a starting node calls, and it also formats the empty
+directories of a lone node by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from odradek.configdef import parse_properties
+from odradek.ids import NodeId, Uuid, uuid_text
+from odradek.metadata.bootstrap import (
+    META_PROPERTIES_FILE,
+    FormatError,
+    FormatPlan,
+    FormatRequest,
+    MetaProperties,
+    meta_properties,
+    plan_format,
+    read_meta_properties,
+)
+from odradek.metadata.raft.voters import Voter
+from odradek.metadata.uuids import random_uuid
+from odradek.ports import Disk, Entropy, World
+from odradek.server.config import NodeConfig
+from odradek.storage.checkpoints import replace_file
+from odradek.values import value
+
+logger = logging.getLogger(__name__)
+
+
+@value
+class Survey:
+    """What is in a node's directories."""
+
+    formatted: dict[str, MetaProperties]
+    unformatted: tuple[str, ...]
+    failed: dict[str, str]
+    """Directories that cannot be read, and why."""
+
+
+@value
+class Identity:
+    """Who a node is, by its directories."""
+
+    cluster_id: str
+    directory_ids: dict[str, Uuid]
+    failed: dict[str, str]
+    """Directories that cannot be used, and why; never the one with the metadata."""
+
+
+def all_directories(config: NodeConfig) -> tuple[str, ...]:
+    """The directories with logs and, where it is another one, that of the metadata."""
+    return tuple(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+
+
+def survey(config: NodeConfig, disk: Disk) -> Survey:
+    """Look into every directory; a `meta.properties` that is no KRaft node's raises FormatError."""
+    formatted: dict[str, MetaProperties] = {}
+    unformatted: list[str] = []
+    failed: dict[str, str] = {}
+    for log_dir in all_directories(config):
+        try:
+            content = disk.read_file(f"{log_dir}/{META_PROPERTIES_FILE}")
+        except FileNotFoundError:
+            unformatted.append(log_dir)
+        except OSError as wrong:
+            failed[log_dir] = (wrong.strerror or str(wrong)).lower()
+        else:
+            properties = parse_properties(content.decode("utf-8", "replace"))
+            formatted[log_dir] = read_meta_properties(properties, log_dir=log_dir)
+    return Survey(formatted, tuple(unformatted), failed)
+
+
+def format_directories(
+    config: NodeConfig,
+    disk: Disk,
+    entropy: Entropy,
+    *,
+    now_ms: int,
+    cluster_id: str,
+    unformatted: tuple[str, ...],
+    initial_controllers: tuple[Voter, ...] | None,
+    features: Mapping[str, int] | None = None,
+    release_version: str | None = None,
+) -> FormatPlan:
+    """Write the files that make these directories this node's, each directory's `meta.properties` last."""
+    request = FormatRequest(
+        cluster_id=cluster_id,
+        node_id=NodeId(config.node_id),
+        log_dirs=config.log_dirs,
+        metadata_log_dir=config.metadata_log_dir,
+        controller_listener_name=config.controller_listeners[0].name,
+        features=features or {},
+        release_version=release_version,
+        initial_controllers=initial_controllers,
+    )
+    plan = plan_format(request, unformatted=unformatted, entropy=entropy, now_ms=now_ms)
+    for directory in plan.directories:
+        for name, content in directory.files:
+            path = f"{directory.log_dir}/{name}"
+            disk.make_directory(path.rpartition("/")[0])
+            replace_file(disk, path, content, durable=True)
+    return plan
+
+
+def standalone_voter(config: NodeConfig, entropy: Entropy) -> tuple[Voter, ...]:
+    """A dynamic quorum of this node alone, as `--standalone` asks for."""
+    own = config.controller_advertised_listeners[0]
+    return (Voter(NodeId(config.node_id), own.host, own.port, random_uuid(entropy)),)
+
+
+def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -> Identity:
+    """Read the directories at start, formatting those of a lone node that are empty.
+
+    `cluster_id` is what a new cluster is to be called, if not by a random id. FormatError when the directories are
+    another node's or another cluster's, or when formatting would hide that something was lost.
+    """
+    found = survey(config, world.disk)
+    _check_owner(config, found)
+    if config.metadata_log_dir in found.failed:
+        raise FormatError(f"cannot read {config.metadata_log_dir}: {found.failed[config.metadata_log_dir]}.")
+    now_ms = world.clock.now_ms()
+    if found.unformatted:
+        _check_empty(config, world.disk, found)
+        known = next((meta.cluster_id for meta in found.formatted.values()), None)
+        voters = None if config.controller_quorum_voters or known else standalone_voter(config, world.entropy)
+        plan = format_directories(
+            config,
+            world.disk,
+            world.entropy,
+            now_ms=now_ms,
+            cluster_id=known or cluster_id or uuid_text(random_uuid(world.entropy)),
+            unformatted=found.unformatted,
+            initial_controllers=voters,
+        )
+        for directory in plan.directories:
+            logger.info("Formatted %s %s with metadata.version %s.", directory.kind, directory.log_dir, plan.release)
+        found = survey(config, world.disk)
+    ids = {log_dir: _directory_id(log_dir, meta, world, now_ms) for log_dir, meta in found.formatted.items()}
+    return Identity(found.formatted[config.metadata_log_dir].cluster_id, ids, found.failed)
+
+
+def _check_owner(config: NodeConfig, found: Survey) -> None:
+    clusters: dict[str, str] = {}
+    directories: dict[Uuid, str] = {}
+    for log_dir, meta in found.formatted.items():
+        if meta.node_id != config.node_id:
+            raise FormatError(
+                f"{log_dir} belongs to node {meta.node_id}, and this is node {config.node_id}: "
+                "set node.id accordingly, or use another directory."
+            )
+        clusters.setdefault(meta.cluster_id, log_dir)
+        if meta.directory_id is not None and directories.setdefault(meta.directory_id, log_dir) != log_dir:
+            raise FormatError(
+                f"{log_dir} and {directories[meta.directory_id]} have the same directory.id: one is a copy of another."
+            )
+    if len(clusters) > 1:
+        told = " and ".join(f"{log_dir} to cluster {cluster}" for cluster, log_dir in clusters.items())
+        raise FormatError(f"The directories belong to different clusters: {told}.")
+
+
+def _check_empty(config: NodeConfig, disk: Disk, found: Survey) -> None:
+    """Only what is surely new is formatted without being asked to."""
+    if found.formatted and config.metadata_log_dir in found.unformatted:
+        raise FormatError(
+            f"No `meta.properties` found in {config.metadata_log_dir}, while other directories have one: the cluster's "
+            "metadata is missing, and formatting would begin a new cluster."
+        )
+    for log_dir in found.unformatted:
+        try:
+            names = disk.list(log_dir)
+        except FileNotFoundError:
+            continue
+        rest = [name for name in names if name not in (".lock", "lost+found")]
+        if rest:
+            raise FormatError(
+                f"No `meta.properties` found in {log_dir}, which is not empty (it holds {rest[0]}): "
+                "use an empty directory, or format this one with `odradek storage format`."
+            )
+
+
+def _directory_id(log_dir: str, meta: MetaProperties, world: World, now_ms: int) -> Uuid:
+    """A directory from before KIP-858 has no id; it gets one now, as Kafka gives it."""
+    if meta.directory_id is not None:
+        return meta.directory_id
+    chosen = random_uuid(world.entropy)
+    content = meta_properties(cluster_id=meta.cluster_id, node_id=meta.node_id, directory_id=chosen, now_ms=now_ms)
+    replace_file(world.disk, f"{log_dir}/{META_PROPERTIES_FILE}", content, durable=True)
+    return chosen
