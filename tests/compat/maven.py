@@ -43,12 +43,12 @@ def classpath(coordinates: Iterable[str]) -> str:
 
 def require_java() -> None:
     """Skip the calling test, loudly, where Java or Maven is missing."""
-    missing = _missing_tools()
+    missing = missing_tools()
     if missing:
         pytest.skip(f"NOT TESTED: {' and '.join(missing)} not installed, so nothing of Apache Kafka's own can run here")
 
 
-def _missing_tools() -> list[str]:
+def missing_tools() -> list[str]:
     return [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
 
 
@@ -59,7 +59,7 @@ def _resolved(coordinates: list[str], *, transitive: bool) -> Path:
     done = home / "done"
     if done.exists():
         return jars
-    missing = _missing_tools()
+    missing = missing_tools()
     if missing:
         raise ToolMissing(f"{' and '.join(missing)} not installed")
     home.mkdir(parents=True, exist_ok=True)
