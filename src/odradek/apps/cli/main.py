@@ -54,8 +54,8 @@ def _add_start(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="run a node until it is told to stop",
         description="Run a node: broker and controller in one process. Without a FILE it listens on 127.0.0.1:9092 and "
         "keeps its data in ./odradek-data. A data directory that is empty is formatted at the first start.",
-        epilog="Settings come from, the later counts: the FILE; KAFKA_... environment variables, as the apache/kafka image "
-        "reads them (KAFKA_LOG_DIRS is log.dirs); --port and --data; --override. "
+        epilog="Settings come from, the later counts: the FILE; KAFKA_... environment variables, as the apache/kafka "
+        "image reads them (KAFKA_LOG_DIRS is log.dirs); --port and --data; --override. "
         "SIGTERM or Ctrl-C stops cleanly, a second one at once.",
         allow_abbrev=False,
     )
