@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from odradek.ports import AlreadyLocked
 from odradek.sim.loop import Crashed, Life
+from odradek.sim.trace import Trace
 from odradek.values import value
 
 Keep: TypeAlias = Literal["process", "power"]
@@ -122,9 +123,9 @@ class Directory:
 class Device:
     """The disk itself: outlives the nodes that use it."""
 
-    def __init__(self, draw: random.Random, note: Callable[[str], None], *, capacity: int = 1 << 40) -> None:
+    def __init__(self, draw: random.Random, trace: Trace, *, capacity: int = 1 << 40) -> None:
         self.draw = draw
-        self.note = note
+        self.trace = trace
         self.root = Directory()
         self.locks: dict[str, Life] = {}
         self.capacity = capacity
@@ -146,6 +147,8 @@ class Device:
         for path in lost:
             self.note(f"power loss took part of {path}")
         self.used = sum(len(entry.data) for _, entry in _walk(self.root, "") if isinstance(entry, Inode))
+        if lost:
+            self.trace.mark("power loss took data")
         return bool(lost)
 
     def strike(self, life: Life, path: str, length: int = 0) -> int | None:
@@ -155,6 +158,9 @@ class Device:
             life.alive = False
             self.note(f"struck at {path} after {after} of {length} bytes")
         return after
+
+    def note(self, what: str) -> None:
+        self.trace.note("disk", what)
 
     def grow(self, count: int) -> None:
         """Account for more (or less) data; ENOSPC where there is no room."""
@@ -189,6 +195,11 @@ class SimulatedFile:
         return len(self._reach().data)
 
     def truncate(self, size: int) -> None:
+        before = len(self._reach().data)
+        if size < before:
+            self._device.note(f"cut {self.path} from {before} to {size} bytes")
+            if self.path.endswith(".log"):
+                self._device.trace.mark("log tail cut")
         _change(self._device, self.path, self._reach(), Cut(size), self._life)
 
     def sync(self) -> None:
@@ -259,6 +270,8 @@ class SimulatedDisk:
         if name not in parent.entries:
             raise _missing(old)
         self._device.note(f"rename {old} -> {new_name}")
+        if new_name.endswith(".log.deleted"):
+            self._device.trace.mark("segment deleted")
         replaced = parent.entries.get(new_name)
         self._change_names(parent, old, (name, None), (new_name, parent.entries[name]))
         self._release(replaced)

@@ -12,6 +12,7 @@ class Trace:
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.lines: list[str] = []
+        self.marks: dict[str, int] = {}
         self._loop = loop
         self._digest = hashlib.blake2b(digest_size=16)
 
@@ -19,6 +20,10 @@ class Trace:
         line = f"{self._loop.now_us / 1_000_000:12.6f}  {who:<12} {what}"
         self.lines.append(line)
         self._digest.update(line.encode() + b"\n")
+
+    def mark(self, state: str) -> None:
+        """Count that an interesting state was reached: a set of seeds that never reaches one proves too little."""
+        self.marks[state] = self.marks.get(state, 0) + 1
 
     def digest(self) -> str:
         return self._digest.hexdigest()

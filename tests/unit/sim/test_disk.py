@@ -10,15 +10,16 @@ import pytest
 
 from odradek.ports import AlreadyLocked, Disk
 from odradek.sim.disk import Device, SimulatedDisk
-from odradek.sim.loop import Crashed, Life
+from odradek.sim.loop import Crashed, Life, SimulatedLoop
+from odradek.sim.trace import Trace
 
 
 class Machine:
     """A device and the disk of the life that uses it now."""
 
     def __init__(self, seed: int = 0, *, capacity: int = 1 << 40) -> None:
-        self.notes: list[str] = []
-        self.device = Device(random.Random(seed), self.notes.append, capacity=capacity)
+        self.trace = Trace(SimulatedLoop())
+        self.device = Device(random.Random(seed), self.trace, capacity=capacity)
         self.boot()
 
     def boot(self) -> SimulatedDisk:

@@ -55,7 +55,7 @@ class Town:
         self.internet = Internet(self.loop, random.Random(seed), self.trace)
         self.lives = {name: Life(name) for name in ("server", "client")}
         self.networks = {name: self.internet.attach(name, life) for name, life in self.lives.items()}
-        self.device = Device(random.Random(seed), lambda note: None)
+        self.device = Device(random.Random(seed), self.trace)
         self.disk = self.device.attach(self.lives["server"])
         self.servers: list[Owner] = []
 

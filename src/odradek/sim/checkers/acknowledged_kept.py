@@ -1,0 +1,41 @@
+"""No acknowledged record is lost.
+
+A process crash takes nothing that was acknowledged; a power loss may, except in topics that flush every message.
+"""
+
+from __future__ import annotations
+
+from odradek.sim.checkers.final import final_logs, final_starts
+from odradek.sim.history import Acknowledged, History, Partition
+
+
+def check(history: History) -> list[str]:
+    owed: dict[Partition, dict[int, bytes]] = {}
+    owed_somewhere: dict[Partition, list[bytes]] = {}
+    for event in history.events:
+        if isinstance(event, Acknowledged):
+            if event.offset < 0:
+                owed_somewhere.setdefault(event.partition, []).extend(event.records)
+            else:
+                owed.setdefault(event.partition, {}).update(enumerate(event.records, event.offset))
+        for partition in [partition for partition in owed if history.may_lose(partition, event)]:
+            del owed[partition]
+        for partition in [partition for partition in owed_somewhere if history.may_lose(partition, event)]:
+            del owed_somewhere[partition]
+    logs = final_logs(history)
+    starts = final_starts(history)
+    broken = []
+    for partition, records in owed.items():
+        log = logs.get(partition, {})
+        for offset, record in records.items():
+            if offset >= starts.get(partition, 0) and log.get(offset) != record:
+                broken.append(f"{partition}: {record[:24]!r} was acknowledged at {offset} and is not there")
+    for partition, anywhere in owed_somewhere.items():
+        present = set(logs.get(partition, {}).values())
+        if not starts.get(partition, 0):
+            broken += [
+                f"{partition}: {record[:24]!r} was acknowledged and is nowhere"
+                for record in anywhere
+                if record not in present
+            ]
+    return broken

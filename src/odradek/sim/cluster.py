@@ -1,0 +1,138 @@
+"""One node in a made-up world, with all that outlives it: its disk, the network, the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeAlias
+
+from odradek.ports import World
+from odradek.server.config import NodeConfig, load
+from odradek.server.node import Node
+from odradek.sim.clock import SimulatedClock
+from odradek.sim.disk import Device, Keep
+from odradek.sim.entropy import SimulatedEntropy
+from odradek.sim.history import History, PowerLost, ProcessCrashed
+from odradek.sim.loop import Life, SimulatedLoop
+from odradek.sim.network import Internet, SimulatedNetwork
+from odradek.sim.trace import Trace
+from odradek.sim.workers import SimulatedWorkers
+
+BROKER = "broker-1"
+PORT = 9092
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{BROKER}:{PORT},CONTROLLER://{BROKER}:{PORT + 1}",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": f"1@{BROKER}:{PORT + 1}",
+    "log.dirs": "/data",
+    "auto.create.topics.enable": "false",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.flush.scheduler.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "log.flush.start.offset.checkpoint.interval.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "700",
+}
+"""What takes minutes or days in a real node takes seconds here, so that every run meets it."""
+
+
+class RunnableNode(Protocol):
+    """What the simulator asks of a node."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+MakeNode: TypeAlias = Callable[[NodeConfig, World], RunnableNode]
+
+
+class Cluster:
+    """Everything of one run that is not a client."""
+
+    def __init__(self, seed: int, history: History, make_node: MakeNode = Node) -> None:
+        self.seed = seed
+        self.history = history
+        self.loop = SimulatedLoop()  # type: ignore[abstract]  # Sockets and signals are not of this world.
+        self.trace = Trace(self.loop)
+        self.clock = SimulatedClock(self.loop)
+        self.internet = Internet(self.loop, self.draw("network"), self.trace)
+        self.device = Device(self.draw("disk"), self.trace)
+        self.up = asyncio.Event()
+        self._make_node = make_node
+        self._lives = 0
+        self._life: Life | None = None
+        self._node: RunnableNode | None = None
+
+    def draw(self, purpose: str) -> random.Random:
+        """A source of its own for every purpose, so that one more draw here does not change all that is drawn there."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    def client_network(self, name: str) -> SimulatedNetwork:
+        return self.internet.attach(name, Life(name))
+
+    async def start(self) -> None:
+        """Start the node on what its disk holds; raises what the start raises."""
+        self._lives += 1
+        life = self._life = Life(f"{BROKER} life {self._lives}")
+        world = World(
+            clock=self.clock,
+            entropy=SimulatedEntropy(self.draw(f"entropy {self._lives}")),
+            disk=self.device.attach(life),
+            network=self.internet.attach(BROKER, life),
+            workers=SimulatedWorkers(life, self.draw(f"workers {self._lives}")),
+        )
+        self.trace.note(BROKER, f"starts, life {self._lives}")
+        self._node = self._make_node(load(PROPERTIES, host_name=BROKER), world)
+        await self._in_life(life, self._node.start())
+        self.trace.note(BROKER, "is up")
+        self.up.set()
+
+    async def stop(self) -> None:
+        """Stop the node the orderly way."""
+        assert self._life is not None
+        assert self._node is not None
+        self.up.clear()
+        self.trace.note(BROKER, "is asked to stop")
+        await self._in_life(self._life, self._node.stop())
+        self.trace.note(BROKER, "has stopped")
+        self._end_life(self._life)
+        self.device.locks.clear()
+        self.trace.mark("clean restart")
+
+    def crash(self, keep: Keep) -> None:
+        """Take the node away between two of its steps, or after a call struck it down."""
+        assert self._life is not None
+        self.up.clear()
+        self.trace.note(BROKER, "is killed" if keep == "process" else "loses power")
+        self._end_life(self._life)
+        self.device.crash(keep)
+        self.history.add(ProcessCrashed() if keep == "process" else PowerLost())
+        self.trace.mark("process crash" if keep == "process" else "power loss")
+
+    async def _in_life(self, life: Life, step: Coroutine[Any, Any, None]) -> None:
+        """Wait for something the node does; giving up waiting does not reach into the node."""
+        task = self.loop.create_task(step, context=life.context)
+        await asyncio.wait([task])
+        task.result()
+
+    def _end_life(self, life: Life) -> None:
+        life.end()
+        self.internet.crash(life)
+        self._node = None
+
+
+class TraceLog(logging.Handler):
+    """Log lines of the node become lines of the trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace.note("log", f"{record.levelname} {record.getMessage()}")

@@ -1,0 +1,107 @@
+"""What clients saw, in order: all that a checker may judge by."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.values import value
+
+
+@value
+class Partition:
+    """A topic's name and a partition's number."""
+
+    topic: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.index))
+
+
+@value
+class Sent:
+    """A producer sent a batch, perhaps not for the first time."""
+
+    producer: str
+    partition: Partition
+    records: tuple[bytes, ...]
+    again: bool
+
+
+@value
+class Acknowledged:
+    """A producer was told that its batch is in the log; offset -1 where the broker only said that it is there."""
+
+    producer: str
+    partition: Partition
+    offset: int
+    records: tuple[bytes, ...]
+    again: bool
+
+
+@value
+class Rejected:
+    """A producer was told an error that it cannot retry."""
+
+    producer: str
+    partition: Partition
+    error: str
+    records: tuple[bytes, ...]
+
+
+@value
+class Read:
+    """A consumer got records; `final` where it reads everything once all faults are over."""
+
+    consumer: str
+    partition: Partition
+    offset: int
+    records: tuple[bytes, ...]
+    final: bool = False
+
+
+@value
+class Bounds:
+    """Somebody asked where a log starts and ends; the question left when the history had `asked_at` events."""
+
+    partition: Partition
+    log_start_offset: int
+    log_end_offset: int
+    asked_at: int
+    final: bool = False
+
+
+@value
+class ProcessCrashed:
+    """The node was killed: what it had written is kept."""
+
+
+@value
+class PowerLost:
+    """The machine went down: what was not synced may be gone."""
+
+
+@value
+class DiskFilled:
+    """The disk refused writes for a while."""
+
+
+Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled
+
+
+class History:
+    """Events, and which topics promise to survive a power loss (those with flush.messages=1)."""
+
+    def __init__(self, durable_topics: tuple[str, ...]) -> None:
+        self.durable_topics = durable_topics
+        self.events: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def may_lose(self, partition: Partition, event: Event) -> bool:
+        """Whether this event may have taken records of the partition that were there before."""
+        return isinstance(event, PowerLost) and partition.topic not in self.durable_topics

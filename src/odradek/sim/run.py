@@ -1,0 +1,178 @@
+"""Play one seed: start a node, let clients work and faults happen, then judge.
+
+`python -m odradek.sim.run --seed 7 --trace` shows everything that happened, one line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import Sequence
+
+from odradek.server.node import Node
+from odradek.sim import checkers
+from odradek.sim.cluster import Cluster, MakeNode, TraceLog
+from odradek.sim.faults import Faults
+from odradek.sim.history import Acknowledged, History, Partition, Read
+from odradek.sim.loop import Deadlock
+from odradek.sim.workload import DURABLE_TOPICS, Consumer, FinalReader, Observer, Producer, create_topics
+from odradek.values import value
+
+STATES = (
+    "process crash",
+    "power loss",
+    "power loss took data",
+    "crash inside a write",
+    "crash before a change of names",
+    "crash during roll",
+    "crash during recovery",
+    "log tail cut",
+    "clean restart",
+    "segment deleted",
+    "connection cut",
+    "network stalled",
+    "clock set",
+    "duplicate answered",
+)
+"""What a set of seeds must have met to prove anything."""
+
+DEADLINE_S = 300.0
+
+
+@value
+class Outcome:
+    """How a run ended."""
+
+    seed: int
+    broken: tuple[str, ...]
+    marks: dict[str, int]
+    acknowledged: int
+    simulated_s: float
+    steps: int
+    digest: str
+    lines: list[str]
+
+
+def play(seed: int, *, make_node: MakeNode = Node, power: bool | None = None, lying_disk: bool = False) -> Outcome:
+    """One run. Nothing outside the seed and these arguments may change what happens in it."""
+    history = History(DURABLE_TOPICS)
+    cluster = Cluster(seed, history, make_node)
+    cluster.device.lies_about_sync = lying_disk
+    if power is None:
+        power = cluster.draw("power").random() < 0.5
+    handler = TraceLog(cluster.trace)
+    logger = logging.getLogger("odradek")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        broken = _run(cluster, power=power)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+        cluster.loop.close()
+        gc.unfreeze()
+    broken += cluster.loop.failures
+    if not broken:
+        broken += checkers.check(history)
+    acknowledged = sum(len(event.records) for event in history.events if isinstance(event, Acknowledged))
+    for line in broken:
+        cluster.trace.note("verdict", line)
+    return Outcome(
+        seed,
+        tuple(broken),
+        cluster.trace.marks,
+        acknowledged,
+        cluster.loop.time(),
+        cluster.loop.steps,
+        cluster.trace.digest(),
+        cluster.trace.lines,
+    )
+
+
+def _run(cluster: Cluster, *, power: bool) -> list[str]:
+    try:
+        cluster.loop.run_until_complete(_with_deadline(cluster, power=power))
+    except TimeoutError:
+        return [f"the run was not over after {DEADLINE_S:.0f} simulated seconds"]
+    except Deadlock as stuck:
+        return [str(stuck)]
+    _mark_duplicates(cluster)
+    return []
+
+
+async def _with_deadline(cluster: Cluster, *, power: bool) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await _scenario(cluster, power=power)
+
+
+async def _scenario(cluster: Cluster, *, power: bool) -> None:
+    draw = cluster.draw("scenario")
+    await cluster.start()
+    await create_topics(cluster)
+    producers = [
+        Producer(cluster, f"producer-{number}", draw.randrange(40, 120)) for number in range(draw.choice((1, 2)))
+    ]
+    watching = [
+        asyncio.create_task(Consumer(cluster, "consumer").run()),
+        asyncio.create_task(Observer(cluster, "observer").run()),
+    ]
+    faults = asyncio.create_task(Faults(cluster, draw.randrange(2, 6), power=power).run())
+    await asyncio.gather(faults, *(producer.run() for producer in producers))
+    for task in watching:
+        task.cancel()
+    await asyncio.gather(*watching, return_exceptions=True)
+    if draw.random() < 0.5:
+        await cluster.stop()
+        await cluster.start()
+    await FinalReader(cluster).run()
+    await cluster.stop()
+
+
+def _mark_duplicates(cluster: Cluster) -> None:
+    """A batch that was sent again although a consumer had it already was answered as a duplicate."""
+    read: dict[Partition, int] = {}
+    for event in cluster.history.events:
+        if isinstance(event, Read) and not event.final:
+            read[event.partition] = max(read.get(event.partition, 0), event.offset + len(event.records))
+        elif isinstance(event, Acknowledged) and event.again and 0 <= event.offset < read.get(event.partition, 0):
+            cluster.trace.mark("duplicate answered")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m odradek.sim.run", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other (default: 1)")
+    parser.add_argument("--trace", action="store_true", help="print every line of what happened")
+    options = parser.parse_args(arguments)
+    failed = False
+    for seed in range(options.seed, options.seed + options.count):
+        outcome = play(seed)
+        failed |= bool(outcome.broken)
+        _print(outcome, trace=options.trace)
+    return int(failed)
+
+
+def _print(outcome: Outcome, *, trace: bool) -> None:
+    out = sys.stdout
+    if trace:
+        out.writelines(f"{line}\n" for line in outcome.lines)
+    out.write(
+        f"seed {outcome.seed}: {outcome.acknowledged} records acknowledged in {outcome.simulated_s:.1f} simulated "
+        f"seconds and {outcome.steps} steps, digest {outcome.digest}\n"
+    )
+    out.write("  met: " + ", ".join(f"{state} ×{count}" for state, count in sorted(outcome.marks.items())) + "\n")
+    for line in outcome.broken:
+        out.write(f"  BROKEN: {line}\n")
+    if not outcome.broken:
+        out.write("  every promise held\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
