@@ -19,9 +19,10 @@ from odradek.metadata.features import (
     supported_feature,
     supports_transactions,
 )
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
 from odradek.metadata.raft.snapshot import BOOTSTRAP_SNAPSHOT, QuorumRecords, build_snapshot, read_snapshot
 from odradek.metadata.raft.voters import Voter
-from odradek.metadata.records import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
+from odradek.metadata.records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord, FeatureLevelRecord
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import Entropy
 from odradek.protocol.codec import Message
@@ -32,6 +33,7 @@ META_PROPERTIES_FILE = "meta.properties"
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
 _BOOTSTRAP_TRANSACTION = "Bootstrap records"
+_ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 
 
 class FormatError(Exception):
@@ -140,19 +142,25 @@ def read_bootstrap(content: bytes) -> tuple[Message, ...]:
     return read_snapshot(content).records
 
 
-def activation_records(bootstrap: Sequence[Message]) -> list[Message]:
-    """The first batch of an empty metadata log: all of the bootstrap or nothing of it."""
-    level = next(
-        (
-            record.feature_level
-            for record in bootstrap
-            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
-        ),
-        0,
-    )
-    if not supports_transactions(level):
-        return list(bootstrap)
-    return [BeginTransactionRecord(name=_BOOTSTRAP_TRANSACTION), *bootstrap, EndTransactionRecord()]
+def activation_records(bootstrap: Sequence[Message], *, min_insync_replicas: int) -> list[Message]:
+    """The first batch of an empty metadata log: all of the bootstrap or nothing of it.
+
+    Where leaders may be elected from the ELR, the cluster-wide min.insync.replicas must be on record (KIP-966).
+    """
+    levels = {record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)}
+    records = list(bootstrap)
+    if levels.get(_ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+        records.append(
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name=ALL_BROKERS,
+                name="min.insync.replicas",
+                value=str(min_insync_replicas),
+            )
+        )
+    if not supports_transactions(levels.get(METADATA_VERSION, 0)):
+        return records
+    return [BeginTransactionRecord(name=_BOOTSTRAP_TRANSACTION), *records, EndTransactionRecord()]
 
 
 def meta_properties(*, cluster_id: str, node_id: NodeId, directory_id: Uuid, now_ms: int) -> bytes:

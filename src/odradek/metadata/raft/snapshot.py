@@ -146,28 +146,37 @@ def read_snapshot(content: bytes) -> Snapshot:
     return Snapshot(timestamp_ms, kraft_version, voters, tuple(records))
 
 
+@value
+class HeldSnapshot:
+    """A snapshot file: how large it is, and when its newest record was written."""
+
+    id: SnapshotId
+    size_bytes: int
+    timestamp_ms: int
+
+
 def superseded(
-    snapshots: Sequence[tuple[SnapshotId, int, int]],
+    snapshots: Sequence[HeldSnapshot],
     *,
     log_bytes: int,
     now_ms: int,
     max_bytes: int,
     max_age_ms: int,
-) -> list[SnapshotId]:
-    """Which of the snapshots (id, bytes, age of the newest record in it), oldest first, may go.
+) -> list[HeldSnapshot]:
+    """Which of the snapshots, oldest first, may go.
 
     One goes when it is too old or when log and snapshots together are too large, and only while a newer one is there to
     start from; the log before the oldest that stays may then go too.
     """
-    going: list[SnapshotId] = []
-    total = log_bytes + sum(size for _, size, _ in snapshots)
-    for snapshot_id, size, timestamp_ms in snapshots[:-1]:
-        too_old = max_age_ms >= 0 and now_ms - timestamp_ms > max_age_ms
+    going: list[HeldSnapshot] = []
+    total = log_bytes + sum(held.size_bytes for held in snapshots)
+    for held in snapshots[:-1]:
+        too_old = max_age_ms >= 0 and now_ms - held.timestamp_ms > max_age_ms
         too_large = 0 <= max_bytes < total
         if not too_old and not too_large:
             break
-        going.append(snapshot_id)
-        total -= size
+        going.append(held)
+        total -= held.size_bytes
     return going
 
 

@@ -1,0 +1,245 @@
+"""The active controller: requests are decided one after another, made durable together, and then answered.
+
+Order: decide, append, replay, answer. Whatever was asked for within one turn of the loop shares one write and one
+sync, so a burst of small changes costs what one does. A decision sees what those before it decided, also where that is
+not yet durable; nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from odradek.configdef import value_text
+from odradek.decisions import Decision
+from odradek.ids import NodeId, Offset, ProducerId
+from odradek.metadata.bootstrap import activation_records
+from odradek.metadata.controller import decided
+from odradek.metadata.controller.brokers import (
+    NodeDescription,
+    fence,
+    register_broker,
+    register_controller,
+    unfence,
+)
+from odradek.metadata.controller.deletion import delete_topics
+from odradek.metadata.controller.directories import DirectoryAssignment, assign_directories
+from odradek.metadata.controller.partitions import create_partitions
+from odradek.metadata.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from odradek.metadata.controller.topics import TopicSettings, create_topics
+from odradek.metadata.image import Image, Provenance
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
+from odradek.metadata.loader import Loader
+from odradek.metadata.records import AbortTransactionRecord
+from odradek.ports import World
+from odradek.protocol.codec import Message
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek.protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.server.config import NodeConfig
+from odradek.server.quorum import Quorum
+from odradek.storage.config import TOPIC_CONFIGS, validate_overrides
+
+ResponseT = TypeVar("ResponseT")
+
+Decide = Callable[[Image, Offset], Decision[Message, ResponseT]]
+"""From the newest state, and the offset that the decision's first record will have."""
+
+
+class Controller:
+    """Owns the queue of decisions; one task works it off."""
+
+    def __init__(self, config: NodeConfig, world: World, quorum: Quorum) -> None:
+        self._config = config
+        self._world = world
+        self._quorum = quorum
+        self._node_id = NodeId(config.node_id)
+        self._queue: list[tuple[Decide[Any], asyncio.Future[Any]]] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._ids = range(0)
+        self._next_block: asyncio.Future[ProducerIdBlock] | None = None
+        self._settings = TopicSettings(
+            num_partitions=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            check_configs=lambda configs: _check_configs(config, configs),
+            effective_configs=lambda image, configs: effective_topic_configs(config, image, configs),
+        )
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
+
+    # Life of the node.
+
+    async def register(self, node: NodeDescription, bootstrap: Sequence[Message]) -> None:
+        """At the start: begin an empty log, or end a transaction that a crash cut short; register this node, fenced."""
+        quorum = self._quorum
+        waiting = []
+        if quorum.interrupted_transaction:
+            waiting.append(self._submit(lambda image, at: decided([AbortTransactionRecord()], None)))
+        elif not quorum.image.features.metadata_version:
+            records = activation_records(bootstrap, min_insync_replicas=self._config.min_insync_replicas)
+            waiting.append(self._submit(lambda image, at: decided(records, None)))
+        waiting.append(self._submit(lambda image, at: decided(register_controller(image, node), None)))
+        waiting.append(self._submit(lambda image, at: decided(register_broker(image, node, broker_epoch=at), None)))
+        await asyncio.gather(*waiting)
+
+    async def unfence(self) -> None:
+        """This node is ready to serve, and leads what it can lead."""
+        await self._submit(lambda image, at: decided(unfence(image, self._node_id), None))
+
+    async def fence(self) -> None:
+        """This node is about to stop."""
+        await self._submit(lambda image, at: decided(fence(image, self._node_id), None))
+
+    async def close(self) -> None:
+        """Come back once everything asked for so far is answered."""
+        if self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    # What clients and brokers ask for.
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        entropy = self._world.entropy
+        return await self._submit(
+            lambda image, at: create_topics(image, request, settings=self._settings, entropy=entropy)
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
+        enabled = self._config.delete_topic_enable
+        return await self._submit(
+            lambda image, at: delete_topics(image, request, api_version=api_version, enabled=enabled)
+        )
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        entropy = self._world.entropy
+        return await self._submit(lambda image, at: create_partitions(image, request, entropy=entropy))
+
+    async def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        """Tell the cluster where this broker has put partitions that it could choose a directory for."""
+        await self._submit(lambda image, at: decided(assign_directories(image, self._node_id, assignments), None))
+
+    async def next_producer_id(self) -> ProducerId:
+        """An id that was never given out: from this broker's block, or from a new one."""
+        while not self._ids:
+            if self._next_block is None or self._next_block.done():
+                self._next_block = self._submit(self._allocate)
+            waited_for = self._next_block
+            block = await asyncio.shield(waited_for)
+            if waited_for is self._next_block:  # The first of those who waited for it; the others find ids there.
+                self._next_block = None
+                self._ids = range(block.first, block.first + block.size)
+        first = self._ids[0]
+        self._ids = self._ids[1:]
+        return ProducerId(first)
+
+    def _allocate(self, image: Image, _at: Offset) -> Decision[Message, ProducerIdBlock]:
+        broker = image.cluster.brokers[self._node_id]
+        return allocate_producer_ids(image, broker_id=self._node_id, broker_epoch=broker.broker_epoch)
+
+    # The queue.
+
+    def _submit(self, decide: Decide[ResponseT]) -> asyncio.Future[ResponseT]:
+        future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self._queue.append((decide, future))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return future
+
+    async def _work(self) -> None:
+        """Decide everything that is queued, append it as one, answer; until the queue stays empty."""
+        try:
+            while self._queue:
+                taken, self._queue = self._queue, []
+                await self._decide_and_append(taken)
+        except BaseException as failure:
+            self.on_failure(failure)
+            raise
+        finally:
+            self._worker = None
+
+    async def _decide_and_append(self, taken: list[tuple[Decide[Any], asyncio.Future[Any]]]) -> None:
+        quorum = self._quorum
+        speculative = Loader(quorum.image)
+        at: int = quorum.next_offset
+        batches: list[tuple[Message, ...]] = []
+        outcomes: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
+        try:
+            for position, (decide, future) in enumerate(taken):
+                try:
+                    decision = decide(speculative.image, Offset(at))
+                except KafkaError as refused:
+                    outcomes.append((future, None, refused))
+                    continue
+                ((_, answer),) = decision.answers
+                outcomes.append((future, answer, None))
+                if decision.records:
+                    batches.append(decision.records)
+                    at += len(decision.records)
+                    if position + 1 < len(taken):
+                        speculative.replay(decision.records, _speculative_provenance(quorum, at))
+            await quorum.append(batches)
+        except BaseException as failure:
+            for _, future in taken:
+                if not future.done():
+                    future.set_exception(failure)
+            raise
+        for future, answer, refusal in outcomes:
+            if future.done():  # The one who asked has gone away.
+                continue
+            if refusal is not None:
+                future.set_exception(refusal)
+            else:
+                future.set_result(answer)
+
+
+def _speculative_provenance(quorum: Quorum, at: int) -> Provenance:
+    return Provenance(Offset(at - 1), quorum.epoch, -1)
+
+
+def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
+    validate_overrides(configs, config.log_defaults)
+
+
+# How DescribeConfigs and CreateTopics say where a value comes from.
+_FROM_TOPIC = 1
+_FROM_BROKER = 2
+_FROM_ALL_BROKERS = 3
+_FROM_FILE = 4
+_BY_DEFAULT = 5
+
+
+def effective_topic_configs(
+    config: NodeConfig, image: Image, topic_configs: Mapping[str, str]
+) -> list[CreatableTopicConfigs]:
+    """Every topic-level setting by name, with its value and where that comes from: the strongest source counts."""
+    own = image.configs.of(BROKER_RESOURCE, str(config.node_id))
+    everyones = image.configs.of(BROKER_RESOURCE, ALL_BROKERS)
+    entries = []
+    for name in sorted(TOPIC_CONFIGS):
+        key = TOPIC_CONFIGS[name]
+        text: str | None = None
+        source = _BY_DEFAULT
+        if name in topic_configs:
+            text, source = topic_configs[name], _FROM_TOPIC
+        else:
+            field = name.replace(".", "_")
+            text = value_text(getattr(config.log_defaults, field, key.default))
+            for synonym in key.synonyms:
+                if synonym in own:
+                    text, source = own[synonym], _FROM_BROKER
+                elif synonym in everyones:
+                    text, source = everyones[synonym], _FROM_ALL_BROKERS
+                elif synonym in config.given:
+                    source = _FROM_FILE
+                else:
+                    continue
+                break
+        entries.append(
+            CreatableTopicConfigs(name=name, value=text, read_only=False, config_source=source, is_sensitive=False)
+        )
+    return entries

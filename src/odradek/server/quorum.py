@@ -1,0 +1,392 @@
+"""The metadata log on disk: loaded at the start, appended to by the controller, snapshotted when it has grown.
+
+This alone touches `__cluster_metadata-0`. What `metadata.raft` decides is written in the order it says; a record counts
+once it is synced, and only then is it replayed into the image that everyone reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, Offset
+from odradek.metadata.bootstrap import METADATA_DIRECTORY
+from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
+from odradek.metadata.image import Changes, Image, Provenance
+from odradek.metadata.loader import Loader
+from odradek.metadata.raft.control_records import (
+    KRaftVersionRecord,
+    VotersRecord,
+    control_record,
+    read_control_record,
+    recorded_voters,
+)
+from odradek.metadata.raft.core import LoggedQuorum, Ready, elect_itself
+from odradek.metadata.raft.quorum_state import (
+    QUORUM_STATE_FILE,
+    QuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
+from odradek.metadata.raft.snapshot import (
+    BadSnapshot,
+    HeldSnapshot,
+    QuorumRecords,
+    Snapshot,
+    SnapshotId,
+    build_snapshot,
+    read_snapshot,
+    snapshot_id_of,
+    superseded,
+)
+from odradek.metadata.raft.voters import Voter
+from odradek.metadata.records import FeatureLevelRecord
+from odradek.metadata.serde import decode_record, encode_record
+from odradek.metadata.topic_names import METADATA_TOPIC
+from odradek.ports import World
+from odradek.protocol.codec import Message
+from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
+from odradek.protocol.records.record import Record
+from odradek.storage.checkpoints import replace_file
+from odradek.storage.config import LogConfig
+from odradek.storage.log import Log
+from odradek.values import value
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 20
+_PART_SUFFIX = ".part"
+"""Kafka's name for a snapshot that is being written; one that is left over was never finished."""
+
+
+class BadMetadataLog(Exception):
+    """The node cannot start on what is in its metadata directory; the message is for a person."""
+
+
+@value
+class QuorumSettings:
+    """The metadata log's part of the configuration."""
+
+    segment_bytes: int
+    segment_ms: int
+    max_bytes_between_snapshots: int
+    max_snapshot_interval_ms: int
+    max_retention_bytes: int
+    max_retention_ms: int
+
+
+class Quorum:
+    """The metadata log and the newest image of it."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        metadata_log_dir: str,
+        me: Voter,
+        listener_name: str,
+        settings: QuorumSettings,
+    ) -> None:
+        """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id."""
+        self._world = world
+        self._directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+        self._me = me
+        self._listener_name = listener_name
+        self._settings = settings
+        self._loader = Loader()
+        self._logged = LoggedQuorum(kraft_version=0, voters=())
+        self._write_version = 0
+        self._bytes_since_snapshot = 0
+        self._last_snapshot_ms = 0
+        self._snapshots: list[HeldSnapshot] = []
+        """Oldest first."""
+        self._snapshot_task: asyncio.Task[None] | None = None
+        self._log: Log
+        self.epoch = LeaderEpoch(0)
+        self.on_commit: Callable[[Image, Changes], None] = lambda image, changes: None
+
+    @property
+    def image(self) -> Image:
+        """Everything committed."""
+        return self._loader.image
+
+    @property
+    def kraft_version(self) -> int:
+        return self._logged.kraft_version
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where the next record will be: nobody else appends."""
+        return Offset(self._log.log_end_offset)
+
+    @property
+    def interrupted_transaction(self) -> bool:
+        """Whether the log ends inside a metadata transaction, which the controller must then abort."""
+        return self._loader.in_transaction
+
+    # Starting.
+
+    def start(self, *, clean: bool) -> None:
+        """Load what is there and become the leader of a new epoch.
+
+        `clean` says that the last shutdown was; else the log is checked and a torn tail cut. What is appended here is
+        synced with the first commit, before anybody can have learnt of it.
+        """
+        disk = self._world.disk
+        disk.make_directory(self._directory)
+        now_ms = self._world.clock.now_ms()
+        self._last_snapshot_ms = self._world.clock.monotonic_ms()
+        start_offset = self._load_snapshot()
+        self._log = Log.open(
+            disk,
+            self._directory,
+            topic=METADATA_TOPIC,
+            partition=0,
+            topic_id=METADATA_TOPIC_ID,
+            config=_log_config(self._settings),
+            now_ms=now_ms,
+            clean=clean,
+        )
+        self._replay_log(start_offset, now_ms)
+        self._check_features()
+        ready = elect_itself(
+            self._me,
+            listener_name=self._listener_name,
+            state=self._read_state(),
+            last_epoch=self.image.provenance.epoch,
+            logged=self._logged,
+            log_is_empty=self._log.log_end_offset == 0,
+        )
+        self._become_leader(ready, now_ms)
+
+    def _load_snapshot(self) -> Offset:
+        """Replay the newest snapshot that is whole, and say where the log goes on from it."""
+        found = []
+        for name in self._world.disk.list(self._directory):
+            if name.endswith(_PART_SUFFIX):
+                self._world.disk.unlink(f"{self._directory}/{name}")
+            snapshot_id = snapshot_id_of(name)
+            if snapshot_id is not None:
+                found.append(snapshot_id)
+        loaded: SnapshotId | None = None
+        for snapshot_id in sorted(found, key=lambda each: (each.end_offset, each.epoch), reverse=True):
+            path = f"{self._directory}/{snapshot_id.file_name}"
+            content = self._world.disk.read_file(path)
+            try:
+                snapshot = read_snapshot(content)
+            except BadSnapshot as damaged:
+                log.error("Ignoring the damaged snapshot %s: %s", path, damaged)
+                continue
+            held = HeldSnapshot(snapshot_id, len(content), snapshot.last_contained_timestamp_ms)
+            self._snapshots.insert(0, held)
+            if loaded is None:
+                loaded = snapshot_id
+                self._replay_snapshot(snapshot_id, snapshot)
+        return loaded.end_offset if loaded else Offset(0)
+
+    def _replay_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
+        self._logged = LoggedQuorum(snapshot.kraft_version, snapshot.voters)
+        last_offset = Offset(snapshot_id.end_offset - 1)
+        provenance = Provenance(last_offset, snapshot_id.epoch, snapshot.last_contained_timestamp_ms)
+        self._loader.replay(snapshot.records, provenance)
+
+    def _replay_log(self, start_offset: Offset, now_ms: int) -> None:
+        if self._log.log_start_offset > start_offset:
+            raise BadMetadataLog(
+                f"{self._directory} begins at offset {self._log.log_start_offset}, and no snapshot that is whole "
+                "covers what came before."
+            )
+        if self._log.log_end_offset < start_offset:
+            self._log.truncate_fully_and_start_at(start_offset, now_ms)
+        newest = self.image.provenance
+        records: list[Message] = []
+        for batch in self._batches_from(start_offset):
+            header = read_header(batch)
+            newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
+            if header.is_control:
+                for record in decode_records(batch):
+                    self._note_control_record(read_control_record(record))
+            else:
+                self._bytes_since_snapshot += header.size
+                records += [decode_record(record.value or b"") for record in decode_records(batch)]
+        self._loader.replay(records, newest)
+
+    def _batches_from(self, start_offset: Offset) -> Iterator[memoryview]:
+        position: int = start_offset
+        end_offset = self._log.log_end_offset
+        while position < end_offset:
+            read = self._log.read(position, max_bytes=_READ_BYTES, end_offset=end_offset, minimum_one=True)
+            content = read.records if isinstance(read.records, bytes) else read.records.read()
+            for batch in iter_batches(content):
+                header = read_header(batch)
+                if header.base_offset >= start_offset:
+                    yield batch
+                position = header.last_offset + 1
+
+    def _note_control_record(self, message: Message | None) -> None:
+        match message:
+            case KRaftVersionRecord():
+                self._logged = LoggedQuorum(message.k_raft_version, self._logged.voters)
+            case VotersRecord():
+                self._logged = LoggedQuorum(self._logged.kraft_version, recorded_voters(message))
+            case _:
+                pass
+
+    def _check_features(self) -> None:
+        level = self.image.features.metadata_version
+        if level > LATEST_METADATA_VERSION:
+            raise BadMetadataLog(
+                f"The cluster has {METADATA_VERSION} {level}, and this node knows none above "
+                f"{LATEST_METADATA_VERSION} ({RELEASES[LATEST_METADATA_VERSION]})."
+            )
+        self._write_version = level
+
+    def _read_state(self) -> QuorumState:
+        path = f"{self._directory}/{QUORUM_STATE_FILE}"
+        if not self._world.disk.exists(path):
+            return QuorumState()
+        return decode_quorum_state(self._world.disk.read_file(path))
+
+    def _become_leader(self, ready: Ready, now_ms: int) -> None:
+        state = encode_quorum_state(ready.state, kraft_version=self.kraft_version, voters=(self._me.node_id,))
+        replace_file(self._world.disk, f"{self._directory}/{QUORUM_STATE_FILE}", state, durable=True)
+        self.epoch = ready.state.leader_epoch
+        records = [control_record(message) for message in ready.control_records]
+        for message in ready.control_records:
+            self._note_control_record(message)
+        batch = build_batch(
+            records, base_offset=self._log.log_end_offset, leader_epoch=self.epoch, timestamp=now_ms, control=True
+        )
+        self._write([batch], now_ms)
+
+    # Appending.
+
+    async def append(self, batches: Sequence[Sequence[Message]]) -> None:
+        """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them."""
+        now_ms = self._world.clock.now_ms()
+        offset: int = self._log.log_end_offset
+        built = []
+        for records in batches:
+            framed = [Record(value=self._encode(record)) for record in records]
+            built.append(build_batch(framed, base_offset=offset, leader_epoch=self.epoch, timestamp=now_ms))
+            offset += len(records)
+        if built:
+            self._write(built, now_ms)
+            self._bytes_since_snapshot += sum(len(batch) for batch in built)
+        await self._sync()
+        if built:
+            replayed = [record for records in batches for record in records]
+            changes = self._loader.replay(replayed, Provenance(Offset(offset - 1), self.epoch, now_ms))
+            self.on_commit(self.image, changes)
+            self._maybe_snapshot()
+
+    def _encode(self, record: Message) -> bytes:
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+            self._write_version = record.feature_level
+        return encode_record(record, self._write_version)
+
+    def _write(self, batches: list[bytearray], now_ms: int) -> None:
+        together = batches[0] if len(batches) == 1 else bytearray().join(batches)
+        self._log.append_as_follower(memoryview(together), now_ms=now_ms)
+
+    async def _sync(self) -> None:
+        work = self._log.flush_work(self._world.clock.now_ms())
+        await self._world.workers.run(work.run)
+        self._log.flushed(work.offset)
+        self._log.advance_high_watermark(work.offset)
+
+    # Snapshots.
+
+    def _maybe_snapshot(self) -> bool:
+        settings = self._settings
+        age_ms = self._world.clock.monotonic_ms() - self._last_snapshot_ms
+        due = self._bytes_since_snapshot >= settings.max_bytes_between_snapshots or (
+            0 < settings.max_snapshot_interval_ms <= age_ms
+        )
+        if not due or self._snapshot_task is not None or self._loader.in_transaction:
+            return False
+        self._bytes_since_snapshot = 0
+        self._last_snapshot_ms = self._world.clock.monotonic_ms()
+        self._snapshot_task = asyncio.create_task(self.write_snapshot())
+        self._snapshot_task.add_done_callback(self._snapshot_done)
+        return True
+
+    def _snapshot_done(self, task: asyncio.Task[None]) -> None:
+        self._snapshot_task = None
+        if not task.cancelled() and isinstance(task.exception(), OSError):
+            # The log is whole without it; the next commit that finds one due tries again.
+            log.error("Could not write a metadata snapshot: %s", task.exception())
+
+    async def write_snapshot(self) -> None:
+        """Write the committed image down, and let go of what it makes unnecessary."""
+        image = self.image
+        snapshot_id = SnapshotId(Offset(image.provenance.offset + 1), image.provenance.epoch)
+        if self._snapshots and self._snapshots[-1].id == snapshot_id:
+            return
+        quorum = None
+        if self.kraft_version > 0:
+            quorum = QuorumRecords(self.kraft_version, self._logged.voters, self._listener_name)
+        now_ms = self._world.clock.now_ms()
+        content = await self._world.workers.run(
+            lambda: build_snapshot(
+                image.records(),
+                metadata_version=image.features.metadata_version,
+                epoch=image.provenance.epoch,
+                last_contained_timestamp_ms=image.provenance.timestamp_ms,
+                now_ms=now_ms,
+                quorum=quorum,
+            )
+        )
+        await self._write_snapshot_file(snapshot_id, content)
+        self._snapshots.append(HeldSnapshot(snapshot_id, len(content), image.provenance.timestamp_ms))
+        log.info("Wrote the metadata snapshot %s (%d bytes)", snapshot_id.file_name, len(content))
+        self._clean(now_ms)
+
+    async def _write_snapshot_file(self, snapshot_id: SnapshotId, content: bytes) -> None:
+        disk, path = self._world.disk, f"{self._directory}/{snapshot_id.file_name}"
+        disk.write_file(path + _PART_SUFFIX, content)
+        file = disk.open(path + _PART_SUFFIX)
+        try:
+            await self._world.workers.run(file.sync)
+        finally:
+            file.close()
+        disk.rename(path + _PART_SUFFIX, path)
+        await self._world.workers.run(lambda: disk.sync_directory(self._directory))
+
+    def _clean(self, now_ms: int) -> None:
+        """Remove snapshots that newer ones replace, and the log before the oldest that stays."""
+        for held in superseded(
+            self._snapshots,
+            log_bytes=self._log.size_bytes,
+            now_ms=now_ms,
+            max_bytes=self._settings.max_retention_bytes,
+            max_age_ms=self._settings.max_retention_ms,
+        ):
+            self._snapshots.remove(held)
+            self._world.disk.unlink(f"{self._directory}/{held.id.file_name}")
+        oldest = self._snapshots[0].id.end_offset
+        if oldest > self._log.log_start_offset:
+            self._log.delete_records_before(oldest)
+        self._log.apply_retention(now_ms)
+        self._log.purge_deleted(now_ms)
+
+    # Stopping.
+
+    async def close(self) -> None:
+        """Leave the log closed in order; nothing is appended after this."""
+        if self._snapshot_task is not None:
+            await asyncio.wait([self._snapshot_task])
+        self._log.close(self._world.clock.now_ms())
+
+
+def _log_config(settings: QuorumSettings) -> LogConfig:
+    """Retention is by snapshots alone, and a batch is as large as a decision makes it."""
+    return LogConfig(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=(1 << 31) - 1,
+        file_delete_delay_ms=0,
+    )
