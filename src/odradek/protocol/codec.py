@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from odradek.ports import Part
 from odradek.protocol.compile_decoder import compile_decoder
 from odradek.protocol.compile_encoder import compile_encoder
 from odradek.protocol.declare import Message, Struct, Versions, field
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+
+if TYPE_CHECKING:
+    from odradek.ports import Part
 
 __all__ = [
     "Buffer",

@@ -7,7 +7,8 @@ frame of forty bytes allocates nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from odradek.protocol.declare import FieldLayout, Message, Struct, layout
@@ -89,16 +90,30 @@ class _Decoder:
         self.constants[name] = value
         return name
 
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines under an `if`, `else` or `for`; a run never crosses its borders."""
+        self.flush()
+        self.line(head)
+        self.indent += " "
+        yield
+        self.flush()
+        self.indent = self.indent[:-1]
+
     def flush(self) -> None:
-        """Read the run of fixed-size values with one unpack."""
-        if self.run:
-            letters = "".join([letter for letter, _ in self.run])
-            unpack = "unpack_" + letters.replace("?", "o")
-            if unpack not in self.constants:
-                self.constants[unpack] = struct.Struct(">" + letters).unpack_from
-            targets = ", ".join([target for _, target in self.run])
-            self.line(f"{targets}, = {unpack}(b, p); p += {struct.calcsize('>' + letters)}")
-            self.run.clear()
+        """Read the run of fixed-size values with one unpack; a lone byte needs none."""
+        if not self.run:
+            return
+        letters = "".join([letter for letter, _ in self.run])
+        targets = ", ".join([target for _, target in self.run])
+        self.run.clear()
+        if letters == "B":
+            self.line(f"{targets} = b[p]; p += 1")
+            return
+        unpack = "unpack_" + letters.replace("?", "o")
+        if unpack not in self.constants:
+            self.constants[unpack] = struct.Struct(">" + letters).unpack_from
+        self.line(f"{targets}, = {unpack}(b, p); p += {struct.calcsize('>' + letters)}")
 
     def struct(self, cls: type[Struct]) -> str:
         """Read one struct; the name of the variable that holds it."""
@@ -134,72 +149,73 @@ class _Decoder:
             self.sized(each.type, target, flexible=flexible, nullable=nullable)
 
     def nested(self, cls: type[Struct], target: str, *, nullable: bool) -> None:
-        if nullable:
-            marker = self.name()
-            self.run.append(("b", marker))
+        if not nullable:
             self.flush()
-            self.line(f"if {marker} < 0: {target} = None")
-            self.line("else:")
-            self.indent += " "
+            self.read_struct(cls, target)
+            return
+        marker = self.name()
+        self.run.append(("b", marker))
+        self.flush()
+        self.line(f"if {marker} < 0: {target} = None")
+        with self.block("else:"):
+            self.read_struct(cls, target)
+
+    def read_struct(self, cls: type[Struct], target: str) -> None:
         value = self.struct(cls)
         self.flush()
         self.line(f"{target} = {value}")
-        if nullable:
-            self.indent = self.indent[:-1]
 
-    def length(self, what: str, letter: str, *, flexible: bool, nullable: bool, target: str) -> str:
-        """The variable that holds a length; a nullable one leaves the indent inside the `else` of "it is None"."""
+    @contextmanager
+    def length(self, letter: str, target: str, *, empty: str, flexible: bool, nullable: bool) -> Iterator[str]:
+        """Read a length; the lines that follow are for one above zero, in the variable given."""
         length = self.name()
         self.run.append(("B" if flexible else letter, length))
         self.flush()
         if flexible:
             self.line(f"if {length} > 127: {length}, p = uvarint(b, p - 1)")
-            self.line(f"{length} -= 1")
-        if nullable:
-            self.line(f"if {length} < 0: {target} = None")
-            self.line("else:")
-            self.indent += " "
-        else:
-            field = target.partition(".")[2] or "an element"
-            self.line(f"if {length} < 0: raise MalformedFrame('{field}: a {what} may not be null')")
-        return length
+        self.line(f"if {length} == {1 if flexible else 0}: {target} = {empty}")
+        null = f"{length} == 0" if flexible else f"{length} < 0"
+        field = target.partition(".")[2] or "an element"
+        outcome = f"{target} = None" if nullable else f"raise MalformedFrame('{field} may not be null')"
+        self.line(f"elif {null}: {outcome}")
+        with self.block("else:"):
+            if flexible:
+                self.line(f"{length} -= 1")
+            yield length
 
     def array(self, each: FieldLayout, target: str, *, flexible: bool, nullable: bool) -> None:
-        count = self.length("array", "i", flexible=flexible, nullable=nullable, target=target)
         kind = each.type
         smallest = self.smallest(kind, flexible=flexible)
-        times = f" * {smallest}" if smallest > 1 else ""
-        self.line(f"if {count}{times} > end - p: raise MalformedFrame(f'{each.name}: {{{count}}} elements do not fit')")
-        if isinstance(kind, WireType) and kind.size:
-            letters = f"f'>{{{count}}}{kind.format}'" if len(kind.format) == 1 else f"'>' + '16s' * {count}"
-            self.line(f"{target} = list(unpack_from({letters}, b, p)) if {count} else []; p += {count} * {kind.size}")
-        else:
+        with self.length("i", target, empty="[]", flexible=flexible, nullable=nullable) as count:
+            fits = f"{count} * {smallest}" if smallest > 1 else count
+            self.line(f"if {fits} > end - p: raise MalformedFrame(f'{each.name}: {{{count}}} elements do not fit')")
+            if isinstance(kind, WireType) and kind.size:
+                letters = f"f'>{{{count}}}{kind.format}'" if len(kind.format) == 1 else f"'>' + '16s' * {count}"
+                self.line(f"{target} = list(unpack_from({letters}, b, p)); p += {count} * {kind.size}")
+                return
             items, item = self.name(), self.name()
             self.line(f"{target} = {items} = []")
-            self.line(f"for {item} in range({count}):")
-            self.indent += " "
-            if isinstance(kind, WireType):
-                self.sized(kind, item, flexible=flexible, nullable=False)
+            with self.block(f"for {item} in range({count}):"):
+                if isinstance(kind, WireType):
+                    self.sized(kind, item, flexible=flexible, nullable=False)
+                else:
+                    item = self.struct(kind)
+                    self.flush()
                 self.line(f"{items}.append({item})")
-            else:
-                value = self.struct(kind)
-                self.flush()
-                self.line(f"{items}.append({value})")
-            self.indent = self.indent[:-1]
-        if nullable:
-            self.indent = self.indent[:-1]
 
     def sized(self, kind: WireType, target: str, *, flexible: bool, nullable: bool) -> None:
         """A string, bytes or record batches: length, then content."""
         letter = "h" if kind.name == "string" else "i"
-        length = self.length(kind.name, letter, flexible=flexible, nullable=nullable, target=target)
+        empty, content = {
+            "string": ("''", "str(b[p:{end}], 'utf-8')"),
+            "bytes": ("b''", "bytes(b[p:{end}])"),
+            "records": ("b[p:p]", "b[p:{end}]"),
+        }[kind.name]
         end = self.name()
-        self.line(f"{end} = p + {length}")
-        self.line(f"if {end} > end: raise MalformedFrame(f'{{{length}}} bytes declared, {{end - p}} left')")
-        content = {"string": f"str(b[p:{end}], 'utf-8')", "bytes": f"bytes(b[p:{end}])"}.get(kind.name, f"b[p:{end}]")
-        self.line(f"{target} = {content}; p = {end}")
-        if nullable:
-            self.indent = self.indent[:-1]
+        with self.length(letter, target, empty=empty, flexible=flexible, nullable=nullable) as length:
+            self.line(f"{end} = p + {length}")
+            self.line(f"if {end} > end: raise MalformedFrame(f'{{{length}}} bytes declared, {{end - p}} left')")
+            self.line(f"{target} = {content.format(end=end)}; p = {end}")
 
     def smallest(self, kind: WireType | type[Struct], *, flexible: bool) -> int:
         """The fewest bytes an element can take, which bounds how many there can be; at least 1, as in Kafka."""
@@ -217,29 +233,24 @@ class _Decoder:
         return max(size, 1)
 
     def tagged_fields(self, tagged: list[FieldLayout], value: str) -> None:
-        if not tagged:
-            self.flush()
-            self.line("if b[p]: p = skip_tagged_fields(b, p)")
-            self.line("else: p += 1")
-            return
-        count, tag, size, end = self.name(), self.name(), self.name(), self.name()
+        """Mostly a zero; the byte is read with the run before it."""
+        count = self.name()
         self.run.append(("B", count))
         self.flush()
-        self.line(f"if {count}:")
-        self.indent += " "
-        self.line(f"if {count} > 127: {count}, p = uvarint(b, p - 1)")
-        self.line(f"for _ in range({count}):")
-        self.indent += " "
-        self.line(f"{tag}, p = uvarint(b, p); {size}, p = uvarint(b, p); {end} = p + {size}")
-        self.line(f"if {end} > end: raise MalformedFrame('a tagged field is longer than the message')")
-        word = "if"
-        for each in tagged:
-            self.line(f"{word} {tag} == {each.tag}:")
-            self.indent += " "
-            self.field(each, f"{value}.{each.name}")
-            self.flush()
-            self.line(f"if p != {end}: raise MalformedFrame('{each.name}: its size does not match its content')")
-            self.indent = self.indent[:-1]
-            word = "elif"
-        self.line(f"else: p = {end}")
-        self.indent = self.indent[:-2]
+        if not tagged:
+            self.line(f"if {count}: p = skip_tagged_fields(b, p - 1)")
+            return
+        tag, size, end = self.name(), self.name(), self.name()
+        with self.block(f"if {count}:"):
+            self.line(f"if {count} > 127: {count}, p = uvarint(b, p - 1)")
+            with self.block(f"for _ in range({count}):"):
+                self.line(f"{tag}, p = uvarint(b, p); {size}, p = uvarint(b, p); {end} = p + {size}")
+                self.line(f"if {end} > end: raise MalformedFrame('a tagged field is longer than the message')")
+                word = "if"
+                for each in tagged:
+                    with self.block(f"{word} {tag} == {each.tag}:"):
+                        self.field(each, f"{value}.{each.name}")
+                        self.flush()
+                        self.line(f"if p != {end}: raise MalformedFrame('{each.name} does not have its declared size')")
+                    word = "elif"
+                self.line(f"else: p = {end}")

@@ -1,16 +1,16 @@
 """Writes the Python function that turns a message into bytes, for one message and one version.
 
-Generated, because a call per field would cost more than all the bytes: runs of fixed-size fields become one `pack`, a
-length below 128 one table lookup, and nothing is asked at run time that the version already answers.
+Generated, because a call per field would cost more than all the bytes: runs of fixed-size fields become one `pack`,
+which takes the length of what follows with it, and nothing is asked at run time that the version already answers.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from odradek.ports import FileSlice
 from odradek.protocol.declare import FieldLayout, Message, Struct, layout
 from odradek.protocol.primitives import WireType, encode_uvarint
 
@@ -39,12 +39,11 @@ class _Encoder:
             "uvarint": encode_uvarint,
             "pack": struct.pack,
             "join": b"".join,
-            "FileSlice": FileSlice,
+            "in_memory": (bytes, bytearray, memoryview),
         }
 
     def compile(self, cls: type[Message]) -> Callable[[Any], Any]:
-        self.line("w = []")
-        self.line("a = w.append")
+        self.line("w = []; a = w.append")
         if self.in_parts:
             self.line("parts = []")
         self.struct(cls, "m")
@@ -66,15 +65,33 @@ class _Encoder:
         self.names += 1
         return f"v{self.names}"
 
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines under an `if`, `else` or `for`; a run never crosses its borders."""
+        self.flush()
+        self.line(head)
+        self.indent += " "
+        before = len(self.lines)
+        yield
+        self.flush()
+        if len(self.lines) == before:
+            self.line("pass")
+        self.indent = self.indent[:-1]
+
     def flush(self) -> None:
-        """Write the run of fixed-size values as one pack."""
+        """Write the run of fixed-size values as one pack, or as a literal where they are known already."""
         if self.run:
-            letters = "".join([letter for letter, _ in self.run])
-            pack = "pack_" + letters.replace("?", "o")
-            if pack not in self.constants:
-                self.constants[pack] = struct.Struct(">" + letters).pack
-            self.line(f"a({pack}({', '.join([expression for _, expression in self.run])}))")
+            known = all(letter == "B" and expression.isdecimal() for letter, expression in self.run)
+            literal = repr(bytes([int(expression) for _, expression in self.run])) if known else ""
+            self.line(f"a({literal or self.packed(self.run)})")
             self.run.clear()
+
+    def packed(self, run: list[tuple[str, str]]) -> str:
+        letters = "".join([letter for letter, _ in run])
+        pack = "pack_" + letters.replace("?", "o")
+        if pack not in self.constants:
+            self.constants[pack] = struct.Struct(">" + letters).pack
+        return f"{pack}({', '.join([expression for _, expression in run])})"
 
     def struct(self, cls: type[Struct], value: str) -> None:
         tagged = []
@@ -102,105 +119,101 @@ class _Encoder:
     def nested(self, cls: type[Struct], value: str, *, nullable: bool) -> None:
         inner = self.name()
         self.line(f"{inner} = {value}")
-        if nullable:
-            self.flush()
-            self.line(f"if {inner} is None: a(b'\\xff')")
-            self.line("else:")
-            self.indent += " "
-            self.line("a(b'\\x01')")
-        self.struct(cls, inner)
-        if nullable:
-            self.flush()
-            self.indent = self.indent[:-1]
+        if not nullable:
+            self.struct(cls, inner)
+            return
+        self.flush()
+        self.line(f"if {inner} is None: a(b'\\xff')")
+        with self.block("else:"):
+            self.run.append(("B", "1"))
+            self.struct(cls, inner)
 
     def array(self, each: FieldLayout, value: str, *, flexible: bool, nullable: bool) -> None:
         items = self.name()
         self.line(f"{items} = {value}")
-        self.null_or_length(items, "i", flexible=flexible, nullable=nullable)
+        some = self.length(items, "i", flexible=flexible, nullable=nullable)
         kind = each.type
         if isinstance(kind, WireType) and kind.size:
             letters = f"f'>{{len({items})}}{kind.format}'" if len(kind.format) == 1 else f"'>' + '16s' * len({items})"
-            self.line(f"if {items}: a(pack({letters}, *{items}))")
-        else:
-            item = self.name()
-            self.line(f"for {item} in {items}:")
-            self.indent += " "
+            self.line(f"if {some}: a(pack({letters}, *{items}))")
+            return
+        item = self.name()
+        with self.block(f"for {item} in {items}{' or ()' if nullable else ''}:"):
             if isinstance(kind, WireType):
                 self.sized(kind, item, flexible=flexible, nullable=False)
             else:
-                before = len(self.lines)
                 self.struct(kind, item)
-                if len(self.lines) == before and not self.run:
-                    self.line("pass")
-            self.flush()
-            self.indent = self.indent[:-1]
-        if nullable:
-            self.indent = self.indent[:-1]
 
     def sized(self, kind: WireType, value: str, *, flexible: bool, nullable: bool) -> None:
         """A string, bytes or record batches: length, then content."""
         content = self.name()
+        self.line(f"{content} = {value}")
+        letter = "i"
         if kind.name == "string":
-            encoded = f"{value}.encode()"
-            if nullable:
-                self.line(f"{content} = {value}")
-                encoded = f"{content} if {content} is None else {content}.encode()"
-            self.line(f"{content} = {encoded}")
-        else:
-            self.line(f"{content} = {value}")
-        self.null_or_length(content, "h" if kind.name == "string" else "i", flexible=flexible, nullable=nullable)
+            letter = "h"
+            condition = f"if {content} is not None: " if nullable else ""
+            self.line(f"{condition}{content} = {content}.encode()")
+        some = self.length(content, letter, flexible=flexible, nullable=nullable)
         if kind.name != "records":
-            self.line(f"a({content})")
+            put = f"a({content})"
         elif self.in_parts:
-            self.line("parts.append(join(w)); w.clear()")
-            self.line(f"if len({content}): parts.append({content})")
+            put = f"parts.append(join(w)); w.clear(); parts.append({content})"
         else:
-            self.line(f"a({content}.read() if isinstance({content}, FileSlice) else {content})")
-        if nullable:
-            self.indent = self.indent[:-1]
+            put = f"a({content} if isinstance({content}, in_memory) else {content}.read())"
+        self.line(f"if {some}: {put}")
 
-    def null_or_length(self, value: str, letter: str, *, flexible: bool, nullable: bool) -> None:
-        """The length before something of variable size; a nullable one leaves the indent inside the `else`."""
-        if nullable:
+    def length(self, value: str, letter: str, *, flexible: bool, nullable: bool) -> str:
+        """Write the length of what varies in size, with the run before it; the test whether anything follows."""
+        length = self.name()
+        if not flexible:
+            self.line(f"{length} = " + (f"-1 if {value} is None else " if nullable else "") + f"len({value})")
+            self.run.append((letter, length))
             self.flush()
-            null = b"\0" if flexible else b"\xff" * struct.calcsize(letter)
-            self.line(f"if {value} is None: a({null!r})")
-            self.line("else:")
-            self.indent += " "
-        if flexible:
-            self.flush()
-            length = self.name()
-            self.line(f"{length} = len({value}) + 1")
-            self.line(f"a(one_byte[{length}] if {length} < 128 else uvarint({length}))")
-        else:
-            self.run.append((letter, f"len({value})"))
-            self.flush()
+            return f"{length} > 0"
+        self.line(f"{length} = " + (f"0 if {value} is None else " if nullable else "") + f"len({value}) + 1")
+        short = self.packed([*self.run, ("B", length)]) if self.run else f"one_byte[{length}]"
+        long = (self.packed(self.run) + " + " if self.run else "") + f"uvarint({length})"
+        self.run.clear()
+        self.line(f"a({short} if {length} < 128 else {long})")
+        return f"{length} > 1"
 
     def tagged_fields(self, tagged: list[FieldLayout], value: str) -> None:
-        """Those that differ from their default, each with tag and size, in order of tag."""
-        self.flush()
+        """Those that differ from their default, each with tag and size, in order of tag; mostly there is none."""
         if not tagged:
-            self.line("a(b'\\0')")
+            self.run.append(("B", "0"))
             return
-        count = self.name()
-        found = self.name()
-        self.line(f"{count} = 0; {found} = w; w = []; a = w.append")
-        for each in tagged:
-            self.tagged_field(each, value, count)
-        self.line(f"a = {found}.append; a(one_byte[{count}])")
-        self.line(f"if {count}: {found} += w")
-        self.line(f"w = {found}")
-
-    def tagged_field(self, each: FieldLayout, value: str, count: str) -> None:
-        content, default, outer = self.name(), self.name(), self.name()
-        self.constants[default] = each.default()
-        self.line(f"{content} = {value}.{each.name}")
-        self.line(f"if {content} is not {default} and {content} != {default}:")
-        self.indent += " "
-        self.line(f"{count} += 1; {outer} = w; w = []; a = w.append")
-        self.field(each, content)
         self.flush()
-        encoded = self.name()
+        names = [self.name() for _ in tagged]
+        for each, name in zip(tagged, names, strict=True):
+            self.line(f"{name} = {value}.{each.name}")
+        tests = [self.differs(each, name) for each, name in zip(tagged, names, strict=True)]
+        outer, count = self.name(), self.name()
+        with self.block(f"if {' or '.join(tests)}:"):
+            self.line(f"{outer} = w; {count} = 0; w = []; a = w.append")
+            for each, name, test in zip(tagged, names, tests, strict=True):
+                with self.block(f"if {test}:"):
+                    self.tagged_field(each, name)
+                    self.line(f"{count} += 1")
+            self.line(f"{outer}.append(one_byte[{count}]); {outer} += w; w = {outer}; a = w.append")
+        self.line("else: a(b'\\0')")
+
+    def differs(self, each: FieldLayout, value: str) -> str:
+        """The test whether a tagged field must be sent."""
+        default = each.default()
+        if default == [] and self.version not in each.nullable:
+            return value
+        if default is None:
+            return f"{value} is not None"
+        if not isinstance(default, Struct):
+            return f"{value} != {default!r}"
+        name = self.name()
+        self.constants[name] = default
+        return f"({value} is not {name} and {value} != {name})"
+
+    def tagged_field(self, each: FieldLayout, value: str) -> None:
+        outer, encoded = self.name(), self.name()
+        self.line(f"{outer} = w; w = []; a = w.append")
+        self.field(each, value)
+        self.flush()
         self.line(f"{encoded} = join(w); w = {outer}; a = w.append")
-        self.line(f"a({encode_uvarint(each.tag or 0)!r}); a(uvarint(len({encoded}))); a({encoded})")
-        self.indent = self.indent[:-1]
+        self.line(f"a({encode_uvarint(each.tag or 0)!r} + uvarint(len({encoded})) + {encoded})")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct as Packing
 from struct import error as StructError
+from typing import TYPE_CHECKING
 
-from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_header_version
 from odradek.protocol.codec import Buffer, Message, decoder, encode, field
 from odradek.protocol.compile_decoder import skip_tagged_fields
 from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.primitives import int16, int32, string
+
+if TYPE_CHECKING:
+    from odradek.ports import Part
 
 __all__ = [
     "RequestHeader",

@@ -5,14 +5,15 @@ To a type checker `int32` is an int and `string` a str; the codec's compiler rea
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from odradek.ids import Uuid
-from odradek.ports import Part
 from odradek.protocol.errors import MalformedFrame
 
-MAX_UVARINT_BYTES = 5
-"""An unsigned varint holds 32 bits at most."""
+if TYPE_CHECKING:
+    from odradek.ports import Part
+
+MAX_UVARINT = 2**32 - 1
 
 
 class WireType:
@@ -41,7 +42,7 @@ boolean: TypeAlias = Annotated[bool, WireType("bool", False, "?", 1)]
 uuid: TypeAlias = Annotated[Uuid, WireType("uuid", Uuid(bytes(16)), "16s", 16)]
 string: TypeAlias = Annotated[str, WireType("string", "")]
 bytes_: TypeAlias = Annotated[bytes, WireType("bytes", b"")]
-records: TypeAlias = Annotated[Part, WireType("records", None)]
+records: TypeAlias = Annotated["Part", WireType("records", None)]
 """Record batches: decoded as a view into the request, encoded from whatever can be sent."""
 
 BrokerId: TypeAlias = Annotated[int, WireType("int32", 0, "i", 4, entity="brokerId")]
@@ -52,25 +53,36 @@ TransactionalId: TypeAlias = Annotated[str, WireType("string", "", entity="trans
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Seven bits a byte, lowest first; the top bit says that more follow."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    """Seven bits a byte, lowest first; the top bit says that more follow.
+
+    Spelt out up to three bytes, here and in `decode_uvarint`: that is the length of nearly every record batch.
+    """
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return bytes((value & 0x7F | 0x80,)) + encode_uvarint(value >> 7)
 
 
 def decode_uvarint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """The value and the position after it; IndexError where the buffer ends too early."""
-    value = shift = 0
-    for _ in range(MAX_UVARINT_BYTES):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            if value >> 32:
-                raise MalformedFrame(f"varint {value} does not fit in 32 bits")
-            return value, position
-        shift += 7
-    raise MalformedFrame(f"varint longer than {MAX_UVARINT_BYTES} bytes")
+    first = buffer[position]
+    if first < 0x80:
+        return first, position + 1
+    second = buffer[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
+    third = buffer[position + 2]
+    if third < 0x80:
+        return first & 0x7F | (second & 0x7F) << 7 | third << 14, position + 3
+    value = first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14
+    for shift in (21, 28):
+        byte = buffer[position + shift // 7]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > MAX_UVARINT:
+                break
+            return value, position + shift // 7 + 1
+    raise MalformedFrame("a varint holds more than 32 bits")
