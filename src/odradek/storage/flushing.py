@@ -17,7 +17,7 @@ class FlushWork:
     offset: int
     """The end of the log when the work was made: the recovery point once it is done."""
 
-    def run(self) -> None:
+    def __call__(self) -> None:
         """Block until all is on the device; OSError if it cannot be."""
         for segment in self.segments:
             segment.sync()

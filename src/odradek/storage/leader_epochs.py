@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from odradek.ids import NO_EPOCH, NO_OFFSET
+from odradek.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from odradek.ports import Disk
 from odradek.storage.checkpoints import checkpoint_bytes, read_checkpoint, replace_file
+from odradek.values import value
+
+
+@value
+class EpochEnd:
+    """Where an epoch ended in a log: the offset behind its last record."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class LeaderEpochs:
@@ -40,21 +49,21 @@ class LeaderEpochs:
         self._put(epoch, start_offset)
         self._write()
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above the one asked for, and the offset where it ended; (-1, -1) if unknown."""
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The largest epoch not above the one asked for, and the offset where it ended; -1 and -1 if unknown."""
         if epoch < 0 or not self._epochs or epoch > self.latest:
-            return NO_EPOCH, NO_OFFSET
+            return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self.latest:
-            return epoch, log_end_offset
+            return _end(epoch, log_end_offset)
         following = bisect_right(self._epochs, epoch)
         if following == 0:
-            return epoch, self._starts[0]
-        return self._epochs[following - 1], self._starts[following]
+            return _end(epoch, self._starts[0])
+        return _end(self._epochs[following - 1], self._starts[following])
 
-    def epoch_at(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: int) -> LeaderEpoch:
         """The epoch of the record with this offset; -1 if it is older than all entries."""
         found = bisect_right(self._starts, offset) - 1
-        return self._epochs[found] if found >= 0 else NO_EPOCH
+        return LeaderEpoch(self._epochs[found]) if found >= 0 else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """The log ends here now."""
@@ -94,6 +103,10 @@ class LeaderEpochs:
     def _write(self) -> None:
         lines = [f"{epoch} {start}" for epoch, start in self.entries]
         replace_file(self._disk, self._path, checkpoint_bytes(lines), durable=False)
+
+
+def _end(epoch: int, end_offset: int) -> EpochEnd:
+    return EpochEnd(LeaderEpoch(epoch), Offset(end_offset))
 
 
 def _entry(words: list[str]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable
 
-from odradek.ids import NO_TIMESTAMP, Uuid
+from odradek.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Uuid
 from odradek.ports import Disk, FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import (
@@ -33,9 +33,10 @@ from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.deletion import Deletions
 from odradek.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from odradek.storage.flushing import FlushWork
-from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.leader_epochs import EpochEnd, LeaderEpochs
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, KeptBatch, Producers, last_sequence_of
 from odradek.storage.segment import Segment
+from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
 from odradek.storage.validation import Origin
 from odradek.values import value
@@ -78,9 +79,12 @@ class Log:
         "_deletions",
         "_disk",
         "_draw",
+        "_flush_messages",
+        "_flush_ms",
         "_hw_position",
         "_hw_segment",
         "_index_interval_bytes",
+        "_last_append_ms",
         "_last_flush_ms",
         "_max_message_bytes",
         "_max_timestamp_ahead_ms",
@@ -131,19 +135,19 @@ class Log:
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = loaded.segments[-1]
         self._sealed_bytes = sum(segment.size for segment in loaded.segments[:-1])
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = loaded.log_end_offset
+        self.log_start_offset = Offset(log_start_offset)
+        self.log_end_offset = Offset(loaded.log_end_offset)
         self.recovery_point = recovery_point
         self.leader_epochs = leader_epochs
         self.producers = producers
         self._snapshot_offset = snapshot_offset
         self._deletions = Deletions(disk)
-        self._last_flush_ms = now_ms
+        self._last_flush_ms = self._last_append_ms = now_ms
         self._draw = draw
         self._roll_jitter_ms = 0
         self.config = config
         self._set_roll_timestamp(self._active.first_timestamp())
-        self.high_watermark = log_start_offset
+        self.high_watermark = self.log_start_offset
         self._hw_segment = self.segments[0]
         self._hw_position = 0
         self._place_high_watermark(high_watermark)
@@ -213,7 +217,7 @@ class Log:
             draw=draw,
         )
         if log.log_end_offset < log.log_start_offset:
-            log.truncate_fully_and_start_at(log.log_start_offset, now_ms)
+            log.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
         return log
 
     def __repr__(self) -> str:
@@ -232,6 +236,8 @@ class Log:
         self._max_timestamp_ahead_ms = config.message_timestamp_after_max_ms
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
+        self._flush_messages = config.flush_messages
+        self._flush_ms = config.flush_ms
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         self._roll_jitter_ms = self._draw(jitter) if jitter > 0 else 0
 
@@ -240,10 +246,10 @@ class Log:
         return self._sealed_bytes + self._active.size
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """What a reader at read_committed may see ends here."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None or unstable > self.high_watermark else unstable
+        return self.high_watermark if unstable is None or unstable > self.high_watermark else Offset(unstable)
 
     @property
     def unflushed_messages(self) -> int:
@@ -325,7 +331,8 @@ class Log:
         if not segment.size:
             self._set_roll_timestamp(max_timestamp)
         segment.note(size, last_offset, max_timestamp, self._index_interval_bytes)
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = Offset(last_offset + 1)
+        self._last_append_ms = now_ms
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         if producer_id >= 0:
@@ -346,7 +353,7 @@ class Log:
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
 
-    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
+    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> Offset:
         """Write batches that have their offsets from the leader; the last offset in the log then.
 
         A partial batch at the end is left out, as a Fetch may bring one.
@@ -366,12 +373,13 @@ class Log:
             if not segment.size:
                 self._set_roll_timestamp(header.max_timestamp)
             segment.note(header.size, header.last_offset, header.max_timestamp, self._index_interval_bytes)
-            self.log_end_offset = header.last_offset + 1
+            self.log_end_offset = Offset(header.last_offset + 1)
             if header.leader_epoch != self.leader_epochs.latest:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._replay_producer(segment, header, batch)
-        return self.log_end_offset - 1
+        self._last_append_ms = now_ms
+        return Offset(self.log_end_offset - 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Move it up to this offset, at most to the end of the log; whether it moved."""
@@ -419,15 +427,15 @@ class Log:
                 number += 1
         return LogRead(b"", self._active.base_offset, self._active.size)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Timestamp and offset of the first record at least as late; None if there is none."""
         return timestamps.first_at_least(self.segments, timestamp, log_start_offset=self.log_start_offset)
 
-    def max_timestamp_offset(self) -> tuple[int, int] | None:
+    def max_timestamp_offset(self) -> TimestampOffset | None:
         """The largest timestamp and the offset of the first record that has it; None in a log without records."""
         return timestamps.largest(self.segments, log_start_offset=self.log_start_offset)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """See `LeaderEpochs.end_offset_for`."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
@@ -442,6 +450,10 @@ class Log:
         return found
 
     # Changing what is there
+
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """This replica leads from here on."""
+        self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def maybe_roll(self, now_ms: int) -> bool:
         """Start a new segment if the active one is full, or older than `segment.ms`."""
@@ -466,12 +478,12 @@ class Log:
         self._bases.append(base_offset)
         self._active = segment
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
         if offset >= self.log_end_offset:
             return False
         if offset < self._bases[0]:
-            self.truncate_fully_and_start_at(offset, now_ms)
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         keep = bisect_right(self._bases, offset)
         removed = self.segments[keep:]
@@ -480,11 +492,11 @@ class Log:
             self._active = self.segments[-1]
             self._sealed_bytes -= self._active.size
             self._active.activate()
-        self.log_end_offset = max(self._active.truncate(offset), min(offset, self._active.base_offset))
+        self.log_end_offset = Offset(self._active.truncate(offset))
         self._after_truncation(now_ms)
         return True
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything; the next batch gets this offset."""
         self._drop_segments(0, len(self.segments), now_ms)
         segment = Segment(self._disk, self.directory, offset, size=0, now_ms=now_ms, config=self._config)
@@ -493,11 +505,11 @@ class Log:
         self._bases.append(offset)
         self._active = segment
         self._sealed_bytes = 0
-        self.log_end_offset = self.log_start_offset = offset
+        self.log_end_offset = self.log_start_offset = Offset(offset)
         self.leader_epochs.clear()
         self._after_truncation(now_ms)
 
-    def delete_records_before(self, offset: int) -> int:
+    def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset (DeleteRecords, or a leader's word); whole segments go with `apply_retention`."""
         if offset > self.high_watermark:
             raise KafkaError(
@@ -505,7 +517,7 @@ class Log:
                 f"records up to {offset} cannot be deleted: the high watermark is {self.high_watermark}",
             )
         if offset > self.log_start_offset:
-            self.log_start_offset = offset
+            self.log_start_offset = Offset(offset)
             self.leader_epochs.truncate_from_start(offset)
         return self.log_start_offset
 
@@ -524,7 +536,7 @@ class Log:
         if count:
             self._drop_segments(0, count, now_ms)
             if self._bases[0] > self.log_start_offset:
-                self.log_start_offset = self._bases[0]
+                self.log_start_offset = Offset(self._bases[0])
                 self.leader_epochs.truncate_from_start(self.log_start_offset)
             self._place_high_watermark(self.high_watermark)
         return count
@@ -535,18 +547,18 @@ class Log:
 
     # Flushing and closing
 
-    def needs_flush(self, now_ms: int) -> bool:
-        """Whether `flush.messages`, `flush.ms` or a sealed segment ask for a sync."""
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a sync; asked after every append."""
         unflushed = self.log_end_offset - self.recovery_point
-        return unflushed > 0 and (
-            unflushed >= self._config.flush_messages
-            or self._active.base_offset > self.recovery_point
-            or now_ms - self._last_flush_ms >= self._config.flush_ms
-        )
+        return unflushed >= self._flush_messages or (unflushed > 0 and now_ms - self._last_flush_ms >= self._flush_ms)
 
-    def flush_work(self, now_ms: int) -> FlushWork:
-        """What to sync so that everything up to the end of now survives a power loss; run it, then tell `flushed`."""
-        self._last_flush_ms = now_ms
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a sync is due, also because a sealed segment waits for it."""
+        return self._active.base_offset > self.recovery_point or self.flush_due(now_ms)
+
+    def flush_work(self) -> FlushWork:
+        """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
+        self._last_flush_ms = self._last_append_ms
         first = self._segment_number(self.recovery_point)
         return FlushWork(self._disk, self.directory, self.segments[first:], self.log_end_offset)
 
@@ -554,17 +566,28 @@ class Log:
         """All below this offset is on the device."""
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
 
-    def close(self, now_ms: int, *, durable: bool = True) -> None:
+    def close(self, *, durable: bool = True) -> None:
         """Write indexes and producer state, sync (unless told not to) and let go of all files."""
         self._active.write_indexes()
         self._write_snapshot()
         if durable and self.unflushed_messages:
-            work = self.flush_work(now_ms)
-            work.run()
+            work = self.flush_work()
+            work()
             self.flushed(work.offset)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close all files as they are: what remains to do on a directory that has failed."""
         for segment in self.segments:
             segment.close()
         self._deletions.close()
+
+    def moved(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self.directory = directory
+        self.leader_epochs.moved(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+        for segment in self.segments:
+            segment.moved(directory)
 
     # Inside
 
@@ -617,7 +640,7 @@ class Log:
         if self._active.size:
             self.roll(now_ms, at_offset)
         elif at_offset is not None and at_offset - self._active.base_offset > self._active.last_indexable_offset:
-            self.truncate_fully_and_start_at(at_offset, now_ms)
+            self.truncate_fully_and_start_at(at_offset, now_ms=now_ms)
         return self._active
 
     def _set_roll_timestamp(self, first_timestamp: int) -> None:
@@ -648,7 +671,7 @@ class Log:
 
     def _place_high_watermark(self, offset: int) -> None:
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
-        self.high_watermark = offset
+        self.high_watermark = Offset(offset)
         self._hw_segment = self.segments[self._segment_number(offset)]
         self._hw_position = (
             self._hw_segment.size if offset == self.log_end_offset else self._hw_segment.locate(offset)[0]

@@ -284,6 +284,15 @@ class Segment:
                 finally:
                     file.close()
 
+    def moved(self, directory: str) -> None:
+        """The directory has been renamed; files that are open have followed."""
+        self._stem = f"{directory}/{offset_name(self.base_offset)}"
+        self.txn_index.moved(self._stem + TXN_INDEX_SUFFIX)
+        if isinstance(self._offset_index, SealedOffsetIndex):
+            self._offset_index.moved(self._stem + OFFSET_INDEX_SUFFIX)
+        if isinstance(self._time_index, SealedTimeIndex):
+            self._time_index.moved(self._stem + TIME_INDEX_SUFFIX)
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

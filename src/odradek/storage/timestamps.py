@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.ids import NO_TIMESTAMP
+from odradek.ids import NO_TIMESTAMP, Offset
 from odradek.protocol.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, decode_records
 from odradek.storage.segment import Segment
+from odradek.values import value
 
 
-def first_at_least(segments: Sequence[Segment], timestamp: int, *, log_start_offset: int) -> tuple[int, int] | None:
+@value
+class TimestampOffset:
+    """A record's timestamp and offset."""
+
+    timestamp: int
+    offset: Offset
+
+
+def first_at_least(segments: Sequence[Segment], timestamp: int, *, log_start_offset: int) -> TimestampOffset | None:
     """Timestamp and offset of the first record, from the log's start on, that is at least as late."""
     for segment in segments:
         if segment.largest_timestamp() < timestamp:
@@ -23,7 +32,7 @@ def first_at_least(segments: Sequence[Segment], timestamp: int, *, log_start_off
     return None
 
 
-def largest(segments: Sequence[Segment], *, log_start_offset: int) -> tuple[int, int] | None:
+def largest(segments: Sequence[Segment], *, log_start_offset: int) -> TimestampOffset | None:
     """The largest timestamp and the offset of the first record that has it."""
     newest = max((segment.largest_timestamp() for segment in segments), default=NO_TIMESTAMP)
     if newest == NO_TIMESTAMP:
@@ -33,10 +42,10 @@ def largest(segments: Sequence[Segment], *, log_start_offset: int) -> tuple[int,
 
 def _first_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
-) -> tuple[int, int] | None:
+) -> TimestampOffset | None:
     if header.attributes & TIMESTAMP_TYPE_BIT:  # All records have the same timestamp, so nothing need be unpacked.
-        return header.max_timestamp, max(header.base_offset, log_start_offset)
+        return TimestampOffset(header.max_timestamp, Offset(max(header.base_offset, log_start_offset)))
     for record in decode_records(segment.read_batch(position, header.size)):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return record.timestamp, record.offset
+            return TimestampOffset(record.timestamp, Offset(record.offset))
     return None

@@ -1,0 +1,234 @@
+"""One of `log.dirs`: a lock, the checkpoints, and a directory for each partition.
+
+A partition's directory is called `topic-partition`. To delete it, it is renamed to `topic-partition.<hex>-delete`,
+which no crash can undo, and removed later; `-stray` is one that the cluster does not know here, `-future` one that was
+on the move.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from odradek.ids import Uuid
+from odradek.ports import Disk, Entropy
+from odradek.storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    read_offsets,
+    read_partition_metadata,
+    replace_file,
+    write_offsets,
+)
+from odradek.storage.config import LogConfig
+from odradek.storage.file_names import PARTITION_METADATA
+from odradek.storage.log import Log
+from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+METADATA_TOPIC = "__cluster_metadata"
+
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
+
+_MAX_NAME_LENGTH = 255
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """The logs in one directory of this node."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        entropy: Entropy,
+        *,
+        release_lock: Callable[[], None],
+        producer_expiration_ms: int,
+    ) -> None:
+        """Use `LogDirectory.open`, which takes the lock."""
+        self._disk = disk
+        self._entropy = entropy
+        self._release_lock = release_lock
+        self._producer_expiration_ms = producer_expiration_ms
+        self.path = path
+        self.online = True
+        self._clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
+        self._recovery_points = read_offsets(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
+        self._log_starts = read_offsets(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+        self._high_watermarks = read_offsets(disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
+        self._on_disk: dict[TopicPartition, None] = {}
+        self._open: dict[TopicPartition, Log] = {}
+        self._doomed: list[tuple[int, str, Log | None]] = []
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._look_around()
+
+    @classmethod
+    def open(
+        cls, disk: Disk, path: str, entropy: Entropy, *, producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    ) -> LogDirectory:
+        """Take the directory for this process (AlreadyLocked if another one has it) and look what is in it."""
+        disk.make_directory(path)
+        release_lock = disk.lock(f"{path}/{LOCK_FILE}")
+        try:
+            return cls(disk, path, entropy, release_lock=release_lock, producer_expiration_ms=producer_expiration_ms)
+        except BaseException:
+            release_lock()
+            raise
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._on_disk)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that have a directory here, opened or not, sorted."""
+        return sorted(self._on_disk)
+
+    def holds(self, topic: str, partition: int) -> bool:
+        return (topic, partition) in self._on_disk
+
+    def topic_id_of(self, topic: str, partition: int) -> Uuid | None:
+        """The id that the partition's directory was made for; None if it does not say."""
+        return read_partition_metadata(self._disk, f"{self._directory_of(topic, partition)}/{PARTITION_METADATA}")
+
+    def open_log(self, topic: str, partition: int, *, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
+        """The partition's log, opened or made.
+
+        A directory that was made for another topic of this name is set aside: the cluster has deleted that one.
+        """
+        key = (topic, partition)
+        if key in self._on_disk:
+            found_id = self.topic_id_of(topic, partition)
+            if found_id is not None and found_id != topic_id:
+                self.set_aside(topic, partition, now_ms=now_ms)
+        existed = key in self._on_disk
+        log = Log.open(
+            self._disk,
+            self._directory_of(topic, partition),
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            now_ms=now_ms,
+            recovery_point=self._recovery_points.get(key, 0) if existed else 0,
+            log_start_offset=self._log_starts.get(key, 0) if existed else 0,
+            high_watermark=self._high_watermarks.get(key) if existed else None,
+            clean=self._clean,
+            producer_expiration_ms=self._producer_expiration_ms,
+            draw=self._entropy.below,
+        )
+        self._on_disk[key] = None
+        self._open[key] = log
+        return log
+
+    def delete_log(self, log: Log, *, now_ms: int) -> None:
+        """Rename the log's directory at once; its files go after `file.delete.delay.ms`."""
+        key = (log.topic, log.partition)
+        renamed = self._rename(log.topic, log.partition, DELETE_SUFFIX)
+        log.moved(renamed)
+        del self._open[key]
+        self._doomed.append((now_ms + log.config.file_delete_delay_ms, renamed, log))
+        self._doomed.sort(key=lambda doomed: doomed[0])
+
+    def set_aside(self, topic: str, partition: int, *, now_ms: int) -> None:
+        """Rename the directory of a partition that the cluster does not have here; it goes with the next purge."""
+        renamed = self._rename(topic, partition, STRAY_SUFFIX)
+        logger.warning("Set aside %s, which this node does not hold any more, as %s", f"{topic}-{partition}", renamed)
+        self._doomed.insert(0, (now_ms, renamed, None))
+
+    def purge_deleted(self, now_ms: int) -> int | None:
+        """Remove directories whose delay is over; when the next one is due."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            _, path, log = self._doomed.pop(0)
+            if log is not None:
+                log.let_go()
+            self._disk.remove_directory(path)
+        return self._doomed[0][0] if self._doomed else None
+
+    def write_checkpoints(self, *, durable: bool = False) -> None:
+        """Write recovery points, log start offsets and high watermarks, where any has changed.
+
+        A log that starts where its first segment does needs no entry: its files say so.
+        """
+        logs = self._open.items()
+        self._write(RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in logs}, durable=durable)
+        starts = {
+            key: int(log.log_start_offset) for key, log in logs if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._write(LOG_START_OFFSET_CHECKPOINT, starts, durable=durable)
+        self._write(HIGH_WATERMARK_CHECKPOINT, {key: int(log.high_watermark) for key, log in logs}, durable=durable)
+
+    def go_offline(self) -> None:
+        """Use the directory no more, as it has failed; nothing is written, so the next start recovers what is there."""
+        self.online = False
+        with suppress(OSError):
+            self._let_go()
+
+    def close(self, *, broker_epoch: int = -1) -> None:
+        """Close all logs, write the checkpoints and the mark of a clean shutdown, release the lock."""
+        if not self.online:
+            return
+        for log in self._open.values():
+            log.close()
+        self.write_checkpoints(durable=True)
+        mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode(), durable=True)
+        self.online = False
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for log in self._open.values():
+            log.let_go()
+        for _, _, doomed in self._doomed:
+            if doomed is not None:
+                doomed.let_go()
+        self._open.clear()
+        self._release_lock()
+
+    def _look_around(self) -> None:
+        """Find the partitions; what was being deleted when the node stopped goes with the first purge."""
+        for name in self._disk.list(self.path):
+            if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
+                self._doomed.append((0, f"{self.path}/{name}", None))
+            elif not name.endswith(FUTURE_SUFFIX):
+                key = parse_directory_name(name)
+                if key is not None and key[0] != METADATA_TOPIC:
+                    self._on_disk[key] = None
+        if self._clean:
+            # From the first append on the mark would be a lie, and a crash must not find it.
+            self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        elif self._on_disk:
+            logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)
+
+    def _rename(self, topic: str, partition: int, suffix: str) -> str:
+        ending = f".{self._entropy.random_bytes(16).hex()}{suffix}"
+        name = f"{topic}-{partition}"[: _MAX_NAME_LENGTH - len(ending)] + ending
+        renamed = f"{self.path}/{name}"
+        self._disk.rename(self._directory_of(topic, partition), renamed)
+        del self._on_disk[(topic, partition)]
+        return renamed
+
+    def _directory_of(self, topic: str, partition: int) -> str:
+        return f"{self.path}/{topic}-{partition}"
+
+    def _write(self, name: str, offsets: dict[TopicPartition, int], *, durable: bool) -> None:
+        if durable or self._written.get(name) != offsets:
+            write_offsets(self._disk, f"{self.path}/{name}", offsets, durable=durable)
+            self._written[name] = offsets
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """Topic and partition of a directory's name; None if it is not a partition's."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdecimal()):
+        return None
+    return topic, int(number)
