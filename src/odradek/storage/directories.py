@@ -1,4 +1,4 @@
-"""One of `log.dirs`: a lock, the checkpoints, and a directory for each partition.
+"""One of `log.dirs`: the checkpoints, and a directory for each partition.
 
 A partition's directory is called `topic-partition`. To delete it, it is renamed to `topic-partition.<hex>-delete`,
 which no crash can undo, and removed later; `-stray` is one that the cluster does not know here, `-future` one that was
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 
 from odradek.ids import Uuid
@@ -29,7 +28,6 @@ from odradek.storage.file_names import PARTITION_METADATA
 from odradek.storage.log import Log
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS
 
-LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -49,19 +47,20 @@ class LogDirectory:
         self,
         disk: Disk,
         path: str,
+        directory_id: Uuid,
         entropy: Entropy,
         *,
-        release_lock: Callable[[], None],
-        producer_expiration_ms: int,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
-        """Use `LogDirectory.open`, which takes the lock."""
+        """Look what is in a directory that this process has locked."""
         self._disk = disk
         self._entropy = entropy
-        self._release_lock = release_lock
         self._producer_expiration_ms = producer_expiration_ms
         self.path = path
+        self.directory_id = directory_id
         self.online = True
-        self._clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
+        self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
+        """Whether the last shutdown was. The mark is gone by now: from the first append on it would be a lie."""
         self._recovery_points = read_offsets(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self._log_starts = read_offsets(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self._high_watermarks = read_offsets(disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
@@ -70,19 +69,6 @@ class LogDirectory:
         self._doomed: list[tuple[int, str, Log | None]] = []
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._look_around()
-
-    @classmethod
-    def open(
-        cls, disk: Disk, path: str, entropy: Entropy, *, producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    ) -> LogDirectory:
-        """Take the directory for this process (AlreadyLocked if another one has it) and look what is in it."""
-        disk.make_directory(path)
-        release_lock = disk.lock(f"{path}/{LOCK_FILE}")
-        try:
-            return cls(disk, path, entropy, release_lock=release_lock, producer_expiration_ms=producer_expiration_ms)
-        except BaseException:
-            release_lock()
-            raise
 
     @property
     def partition_count(self) -> int:
@@ -122,7 +108,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(key, 0) if existed else 0,
             log_start_offset=self._log_starts.get(key, 0) if existed else 0,
             high_watermark=self._high_watermarks.get(key) if existed else None,
-            clean=self._clean,
+            clean=self.was_clean,
             producer_expiration_ms=self._producer_expiration_ms,
             draw=self._entropy.below,
         )
@@ -154,18 +140,22 @@ class LogDirectory:
             self._disk.remove_directory(path)
         return self._doomed[0][0] if self._doomed else None
 
-    def write_checkpoints(self, *, durable: bool = False) -> None:
-        """Write recovery points, log start offsets and high watermarks, where any has changed.
+    def checkpoint_recovery_points(self, *, durable: bool = False) -> None:
+        """Write down up to where each log is on the device, if that has changed; likewise the next two."""
+        points = {key: log.recovery_point for key, log in self._open.items()}
+        self._write(RECOVERY_POINT_CHECKPOINT, points, durable=durable)
 
-        A log that starts where its first segment does needs no entry: its files say so.
-        """
+    def checkpoint_log_starts(self, *, durable: bool = False) -> None:
+        """A log that starts where its first segment does needs no entry: its files say so."""
         logs = self._open.items()
-        self._write(RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in logs}, durable=durable)
         starts = {
             key: int(log.log_start_offset) for key, log in logs if log.log_start_offset > log.segments[0].base_offset
         }
         self._write(LOG_START_OFFSET_CHECKPOINT, starts, durable=durable)
-        self._write(HIGH_WATERMARK_CHECKPOINT, {key: int(log.high_watermark) for key, log in logs}, durable=durable)
+
+    def checkpoint_high_watermarks(self, *, durable: bool = False) -> None:
+        watermarks = {key: int(log.high_watermark) for key, log in self._open.items()}
+        self._write(HIGH_WATERMARK_CHECKPOINT, watermarks, durable=durable)
 
     def go_offline(self) -> None:
         """Use the directory no more, as it has failed; nothing is written, so the next start recovers what is there."""
@@ -173,17 +163,21 @@ class LogDirectory:
         with suppress(OSError):
             self._let_go()
 
-    def close(self, *, broker_epoch: int = -1) -> None:
-        """Close all logs, write the checkpoints and the mark of a clean shutdown, release the lock."""
-        if not self.online:
-            return
-        for log in self._open.values():
-            log.close()
-        self.write_checkpoints(durable=True)
-        mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode(), durable=True)
-        self.online = False
-        self._let_go()
+    def close(self) -> None:
+        """Close all logs and write the checkpoints."""
+        if self.online:
+            for log in self._open.values():
+                log.close()
+            self.checkpoint_recovery_points(durable=True)
+            self.checkpoint_log_starts(durable=True)
+            self.checkpoint_high_watermarks(durable=True)
+            self._let_go()
+
+    def mark_clean_shutdown(self, *, broker_epoch: int = -1) -> None:
+        """Say that everything in the directory is as `close` leaves it; the last thing a node does with it."""
+        if self.online:
+            mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+            replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode(), durable=True)
 
     def _let_go(self) -> None:
         for log in self._open.values():
@@ -192,7 +186,6 @@ class LogDirectory:
             if doomed is not None:
                 doomed.let_go()
         self._open.clear()
-        self._release_lock()
 
     def _look_around(self) -> None:
         """Find the partitions; what was being deleted when the node stopped goes with the first purge."""
@@ -203,8 +196,7 @@ class LogDirectory:
                 key = parse_directory_name(name)
                 if key is not None and key[0] != METADATA_TOPIC:
                     self._on_disk[key] = None
-        if self._clean:
-            # From the first append on the mark would be a lie, and a crash must not find it.
+        if self.was_clean:
             self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
         elif self._on_disk:
             logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)

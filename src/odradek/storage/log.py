@@ -84,7 +84,6 @@ class Log:
         "_hw_position",
         "_hw_segment",
         "_index_interval_bytes",
-        "_last_append_ms",
         "_last_flush_ms",
         "_max_message_bytes",
         "_max_timestamp_ahead_ms",
@@ -92,6 +91,7 @@ class Log:
         "_sealed_bytes",
         "_segment_bytes",
         "_snapshot_offset",
+        "_told_ms",
         "_verbatim",
         "directory",
         "high_watermark",
@@ -142,7 +142,8 @@ class Log:
         self.producers = producers
         self._snapshot_offset = snapshot_offset
         self._deletions = Deletions(disk)
-        self._last_flush_ms = self._last_append_ms = now_ms
+        self._told_ms = now_ms  # The time of the last append: recent enough for what has no time of its own.
+        self._last_flush_ms = now_ms
         self._draw = draw
         self._roll_jitter_ms = 0
         self.config = config
@@ -217,7 +218,7 @@ class Log:
             draw=draw,
         )
         if log.log_end_offset < log.log_start_offset:
-            log.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
+            log.truncate_fully_and_start_at(log.log_start_offset)
         return log
 
     def __repr__(self) -> str:
@@ -332,7 +333,7 @@ class Log:
             self._set_roll_timestamp(max_timestamp)
         segment.note(size, last_offset, max_timestamp, self._index_interval_bytes)
         self.log_end_offset = Offset(last_offset + 1)
-        self._last_append_ms = now_ms
+        self._told_ms = now_ms
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         if producer_id >= 0:
@@ -378,7 +379,7 @@ class Log:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._replay_producer(segment, header, batch)
-        self._last_append_ms = now_ms
+        self._told_ms = now_ms
         return Offset(self.log_end_offset - 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
@@ -478,28 +479,28 @@ class Log:
         self._bases.append(base_offset)
         self._active = segment
 
-    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+    def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
         if offset >= self.log_end_offset:
             return False
         if offset < self._bases[0]:
-            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            self.truncate_fully_and_start_at(offset)
             return True
         keep = bisect_right(self._bases, offset)
         removed = self.segments[keep:]
-        self._drop_segments(keep, len(self.segments), now_ms)
+        self._drop_segments(keep, len(self.segments), self._told_ms)
         if removed:
             self._active = self.segments[-1]
             self._sealed_bytes -= self._active.size
             self._active.activate()
         self.log_end_offset = Offset(self._active.truncate(offset))
-        self._after_truncation(now_ms)
+        self._after_truncation()
         return True
 
-    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next batch gets this offset."""
-        self._drop_segments(0, len(self.segments), now_ms)
-        segment = Segment(self._disk, self.directory, offset, size=0, now_ms=now_ms, config=self._config)
+        self._drop_segments(0, len(self.segments), self._told_ms)
+        segment = Segment(self._disk, self.directory, offset, size=0, now_ms=self._told_ms, config=self._config)
         segment.create()
         self.segments.append(segment)
         self._bases.append(offset)
@@ -507,7 +508,7 @@ class Log:
         self._sealed_bytes = 0
         self.log_end_offset = self.log_start_offset = Offset(offset)
         self.leader_epochs.clear()
-        self._after_truncation(now_ms)
+        self._after_truncation()
 
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset (DeleteRecords, or a leader's word); whole segments go with `apply_retention`."""
@@ -558,7 +559,7 @@ class Log:
 
     def flush_work(self) -> FlushWork:
         """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
-        self._last_flush_ms = self._last_append_ms
+        self._last_flush_ms = self._told_ms
         first = self._segment_number(self.recovery_point)
         return FlushWork(self._disk, self.directory, self.segments[first:], self.log_end_offset)
 
@@ -640,7 +641,7 @@ class Log:
         if self._active.size:
             self.roll(now_ms, at_offset)
         elif at_offset is not None and at_offset - self._active.base_offset > self._active.last_indexable_offset:
-            self.truncate_fully_and_start_at(at_offset, now_ms=now_ms)
+            self.truncate_fully_and_start_at(at_offset)
         return self._active
 
     def _set_roll_timestamp(self, first_timestamp: int) -> None:
@@ -687,13 +688,18 @@ class Log:
         del self.segments[start:end]
         del self._bases[start:end]
 
-    def _after_truncation(self, now_ms: int) -> None:
+    def _after_truncation(self) -> None:
         """Bring everything that follows from the log's content in line with it."""
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         loaded = recovery.Loaded(self.segments, self.log_end_offset, None)
         self._snapshot_offset = recovery.load_producers(
-            self._disk, self.directory, self.producers, loaded, log_start_offset=self.log_start_offset, now_ms=now_ms
+            self._disk,
+            self.directory,
+            self.producers,
+            loaded,
+            log_start_offset=self.log_start_offset,
+            now_ms=self._told_ms,
         )
         self._active.roll_timestamp = LONG_MAX
         self._set_roll_timestamp(self._active.first_timestamp())

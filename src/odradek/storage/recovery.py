@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from odradek.ports import Disk
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from odradek.protocol.records.crc import crc32c
 from odradek.storage.config import LogConfig
@@ -70,13 +71,11 @@ def load_segments(
         segment = Segment(disk, directory, base, size=size, now_ms=now_ms, config=config)
         segments.append(segment)
         is_last = number == len(bases) - 1
-        if (clean or base < first_unflushed) and segment.index_files_are_sound():
-            if is_last:
-                end_offset = max(base, segment.activate())
-            else:
-                segment.use_index_files()
+        trusted = clean or base < first_unflushed
+        if trusted and (loaded_end := _load_by_indexes(segment, is_last=is_last)) is not None:
+            end_offset = max(base, loaded_end)
             continue
-        if size and (clean or base < first_unflushed):
+        if size and trusted:
             logger.warning("Rebuilding the indexes of %s: they are missing or damaged", segment.path)
         rebuilt_from = base if rebuilt_from is None else rebuilt_from
         end_offset = max(base, read_through(segment, size, config, leader_epochs))
@@ -85,11 +84,28 @@ def load_segments(
                 "Cutting %s from %d to %d bytes, the end of its last whole batch", segment.path, size, segment.size
             )
             segment.truncate_file(segment.size)
-            _remove_segments(disk, directory, bases[number + 1 :])
-            break
+            # Otherwise a power loss could bring the torn bytes back, in the middle of a log that has gone on since.
+            segment.file.sync()
+            if not clean and base >= first_unflushed:
+                _remove_segments(disk, directory, bases[number + 1 :])
+                disk.sync_directory(directory)
+                break
         if not is_last:
             segment.seal()
     return Loaded(segments, end_offset, rebuilt_from)
+
+
+def _load_by_indexes(segment: Segment, *, is_last: bool) -> int | None:
+    """Trust the index files if they look sound, else None; the end offset, which is known of the last segment only."""
+    if not segment.index_files_are_sound():
+        return None
+    if not is_last:
+        segment.use_index_files()
+        return segment.base_offset
+    try:
+        return segment.activate()
+    except KafkaError:  # The tail behind the last entry is not made of whole batches.
+        return None
 
 
 def read_through(segment: Segment, file_size: int, config: LogConfig, leader_epochs: LeaderEpochs) -> int:
