@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, Offset
+from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.bootstrap import METADATA_DIRECTORY
 from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
 from odradek.metadata.image import Changes, Image, Provenance
@@ -112,6 +112,11 @@ class Quorum:
         return self._loader.image
 
     @property
+    def leader_id(self) -> NodeId:
+        """The active controller."""
+        return self._me.node_id
+
+    @property
     def kraft_version(self) -> int:
         return self._logged.kraft_version
 
@@ -148,7 +153,7 @@ class Quorum:
             now_ms=now_ms,
             clean=clean,
         )
-        self._replay_log(start_offset, now_ms)
+        self._replay_log(start_offset)
         self._check_features()
         ready = elect_itself(
             self._me,
@@ -191,14 +196,14 @@ class Quorum:
         provenance = Provenance(last_offset, snapshot_id.epoch, snapshot.last_contained_timestamp_ms)
         self._loader.replay(snapshot.records, provenance)
 
-    def _replay_log(self, start_offset: Offset, now_ms: int) -> None:
+    def _replay_log(self, start_offset: Offset) -> None:
         if self._log.log_start_offset > start_offset:
             raise BadMetadataLog(
                 f"{self._directory} begins at offset {self._log.log_start_offset}, and no snapshot that is whole "
                 "covers what came before."
             )
         if self._log.log_end_offset < start_offset:
-            self._log.truncate_fully_and_start_at(start_offset, now_ms)
+            self._log.truncate_fully_and_start_at(start_offset)
         newest = self.image.provenance
         records: list[Message] = []
         for batch in self._batches_from(start_offset):
@@ -291,8 +296,8 @@ class Quorum:
         self._log.append_as_follower(memoryview(together), now_ms=now_ms)
 
     async def _sync(self) -> None:
-        work = self._log.flush_work(self._world.clock.now_ms())
-        await self._world.workers.run(work.run)
+        work = self._log.flush_work()
+        await self._world.workers.run(work)
         self._log.flushed(work.offset)
         self._log.advance_high_watermark(work.offset)
 
@@ -377,7 +382,7 @@ class Quorum:
         """Leave the log closed in order; nothing is appended after this."""
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
-        self._log.close(self._world.clock.now_ms())
+        self._log.close()
 
 
 def _log_config(settings: QuorumSettings) -> LogConfig:

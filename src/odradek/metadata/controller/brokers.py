@@ -17,6 +17,7 @@ from odradek.metadata.image.cluster import (
     register_controller_record,
 )
 from odradek.metadata.records import BrokerRegistrationChangeRecord
+from odradek.ports import Entropy
 from odradek.protocol.codec import Message
 from odradek.values import value
 
@@ -92,10 +93,10 @@ def fence(image: Image, broker_id: NodeId) -> list[Message]:
     return [_change(broker, fenced=FENCED)]
 
 
-def live_controller(image: Image, pick: int) -> NodeId:
+def live_controller(image: Image, entropy: Entropy) -> NodeId:
     """The broker that clients are told is the controller: in KRaft any live one, since brokers forward (KIP-590)."""
     alive = image.cluster.alive_brokers()
-    return alive[pick % len(alive)].broker_id if alive else NO_NODE
+    return alive[entropy.below(len(alive))].broker_id if alive else NO_NODE
 
 
 def _change(

@@ -1,0 +1,123 @@
+"""Control records of the metadata log and its snapshots: what the quorum says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.ids import ZERO_UUID, NodeId
+from odradek.metadata.raft.voters import Voter
+from odradek.protocol.codec import Message, Struct, decode, encode, field
+from odradek.protocol.primitives import int16, int32, int64, string, uint16, uuid
+from odradek.protocol.records.control import ControlType, control_key, control_type
+from odradek.protocol.records.record import Record
+
+KRAFT_VERSION_RANGE = (0, 1)
+
+
+class LeaderVoter(Struct):
+    voter_id: int32
+    voter_directory_id: uuid = field(versions="1+", default=ZERO_UUID)
+
+
+class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
+    version: int16
+    leader_id: int32
+    voters: list[LeaderVoter]
+    granting_voters: list[LeaderVoter]
+
+
+class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
+    version: int16
+    last_contained_log_timestamp: int64
+
+
+class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
+    version: int16
+
+
+class KRaftVersionRecord(Message, versions="0", flexible="0+"):
+    version: int16
+    k_raft_version: int16
+
+
+class VoterEndpoint(Struct):
+    name: string
+    host: string
+    port: uint16
+
+
+class KRaftVersionFeature(Struct):
+    min_supported_version: int16
+    max_supported_version: int16
+
+
+class RecordedVoter(Struct):
+    voter_id: int32
+    voter_directory_id: uuid
+    endpoints: list[VoterEndpoint]
+    k_raft_version_feature: KRaftVersionFeature
+
+
+class VotersRecord(Message, versions="0", flexible="0+"):
+    version: int16
+    voters: list[RecordedVoter]
+
+
+_CLASSES: dict[int, type[Message]] = {
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+_TYPES = {message: ControlType(kind) for kind, message in _CLASSES.items()}
+_VERSION_BYTES = 2
+
+
+def control_record(message: Message) -> Record:
+    """The record that carries one of the messages above; all are written in version 0, as Kafka 4.3 does."""
+    return Record(key=control_key(_TYPES[type(message)]), value=encode(message, 0))
+
+
+def read_control_record(record: Record) -> Message | None:
+    """The message inside, whose value starts with its version; None for a kind that means nothing to this log."""
+    message = _CLASSES.get(control_type(record.key))
+    if message is None or record.value is None:
+        return None
+    return decode(message, int.from_bytes(record.value[:_VERSION_BYTES], signed=True), record.value)
+
+
+def leader_change(leader: NodeId, voters: Sequence[NodeId]) -> LeaderChangeMessage:
+    """A leader that all voters elected."""
+    return LeaderChangeMessage(
+        version=0,
+        leader_id=leader,
+        voters=[LeaderVoter(voter_id=voter) for voter in voters],
+        granting_voters=[LeaderVoter(voter_id=voter) for voter in voters],
+    )
+
+
+def voters_record(voters: Sequence[Voter], listener_name: str) -> VotersRecord:
+    """The voter set of a dynamic quorum (KIP-853)."""
+    lowest, highest = KRAFT_VERSION_RANGE
+    return VotersRecord(
+        version=0,
+        voters=[
+            RecordedVoter(
+                voter_id=voter.node_id,
+                voter_directory_id=voter.directory_id,
+                endpoints=[VoterEndpoint(name=listener_name, host=voter.host, port=voter.port)],
+                k_raft_version_feature=KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
+            )
+            for voter in voters
+        ],
+    )
+
+
+def recorded_voters(record: VotersRecord) -> tuple[Voter, ...]:
+    """What `voters_record` wrote; of several endpoints the first, which is the one this node would use."""
+    voters = []
+    for voter in record.voters:
+        endpoint = voter.endpoints[0]
+        voters.append(Voter(NodeId(voter.voter_id), endpoint.host, endpoint.port, voter.voter_directory_id))
+    return tuple(voters)

@@ -1,0 +1,94 @@
+"""DescribeTopicPartitions, version 0: partitions of topics in the order of their names, a page at a time.
+
+Without names, all topics. `max.request.partition.size.limit` bounds a page; the cursor says where the next one begins.
+"""
+
+from __future__ import annotations
+
+from odradek.ids import NO_NODE, ZERO_UUID
+from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.metadata.topic_names import is_internal, name_error
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from odradek.server.authorized_operations import TOPIC_OPERATIONS
+from odradek.server.cluster_view import ClusterView
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, on=Role.BROKER)
+async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor.partition_index}",
+        )
+    topics = ctx.node.image.topics
+    first_name, first_index = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
+    named = [topic.name for topic in request.topics]
+    names = sorted(name for name in dict.fromkeys(named or topics.by_name) if name >= first_name)
+    view = ClusterView(ctx.node.image.cluster, ctx.listener_name)
+    room = max(min(ctx.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    answers: list[DescribeTopicPartitionsResponseTopic] = []
+    next_cursor: Cursor | None = None
+    for name in names:
+        if room == 0:
+            next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = topics.by_name.get(name)
+        if topic is None:
+            answers.append(_unknown(name))
+            continue
+        start = first_index if name == first_name else 0
+        end = min(len(topic.partitions), start + room)
+        answers.append(_described(view, topic, range(start, end)))
+        room -= max(end - start, 0)
+        if end < len(topic.partitions):
+            next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return DescribeTopicPartitionsResponse(topics=answers, next_cursor=next_cursor)
+
+
+def _described(view: ClusterView, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(view, index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    view: ClusterView, index: int, partition: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=partition.leader if view.is_reachable(partition.leader) else NO_NODE,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=view.offline(partition),
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=is_internal(name),
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

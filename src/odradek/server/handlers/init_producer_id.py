@@ -1,0 +1,30 @@
+"""InitProducerId, versions 0 to 5: a producer id that nobody had before, in epoch 0.
+
+A producer without a transactional id always gets a new one, whatever id it had. Not done yet: transactions, so a
+transactional id is refused with UNSUPPORTED_VERSION, which clients treat as final.
+"""
+
+from __future__ import annotations
+
+from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.INIT_PRODUCER_ID, on=Role.BROKER)
+async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    has_id = request.producer_id != NO_PRODUCER_ID
+    has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
+    if has_id != has_epoch or request.transactional_id == "":
+        return _refusal(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _refusal(ErrorCode.UNSUPPORTED_VERSION)
+    producer_id = await ctx.node.controller.next_producer_id()
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refusal(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

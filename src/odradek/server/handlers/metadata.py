@@ -1,0 +1,183 @@
+"""Metadata, versions 0 to 13: live brokers, and topics with their partitions' leaders, by name or (from 12 on) by id.
+
+Asking for a topic that does not exist may create it (`auto.create.topics.enable`, and the client allows it). Kafka's
+brokers answer UNKNOWN_TOPIC_OR_PARTITION meanwhile and the client asks again; here the controller is at hand, so the
+answer waits for the topic and already describes it. Internal topics are left to the coordinators that own them.
+"""
+
+from __future__ import annotations
+
+from odradek.ids import NO_NODE, ZERO_UUID, Uuid
+from odradek.metadata.controller.brokers import live_controller
+from odradek.metadata.image import Image
+from odradek.metadata.image.cluster import ClusterImage
+from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.metadata.topic_names import is_internal, name_error
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.server.cluster_view import ClusterView
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+_NULL_MEANS_ALL_SINCE = 1
+_LISTENER_ERROR_SINCE = 6
+_TOPIC_IDS_SINCE = 12
+
+
+@serves(ApiKey.METADATA, on=Role.BROKER)
+async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    version = ctx.api_version
+    wanted = request.topics
+    if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted or ()):
+        return _malformed(request)
+    if wanted is None or (version < _NULL_MEANS_ALL_SINCE and not wanted):
+        topics = _all_topics(ctx)
+    else:
+        ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
+        if ids:
+            topics = _topics_by_id(ctx, list(ids))
+        else:
+            names = list(dict.fromkeys(topic.name for topic in wanted if topic.name is not None))
+            topics = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    image = ctx.node.image
+    return MetadataResponse(
+        brokers=_live_brokers(image.cluster, ctx.listener_name),
+        cluster_id=ctx.node.cluster_id,
+        controller_id=live_controller(image, ctx.node.world.entropy),
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+
+
+def describe_topic(image: Image, topic: TopicImage, *, listener_name: str, version: int) -> MetadataResponseTopic:
+    """One topic as a client on that listener sees it."""
+    view = ClusterView(image.cluster, listener_name)
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(view, index, partition, version) for index, partition in enumerate(topic.partitions)],
+    )
+
+
+def _all_topics(ctx: Context) -> list[MetadataResponseTopic]:
+    return [_describe(ctx, topic) for topic in ctx.node.image.topics.by_name.values()]
+
+
+def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[MetadataResponseTopic]:
+    topics = []
+    for topic_id in ids:
+        topic = ctx.node.image.topics.by_id.get(topic_id)
+        if topic is None:
+            topics.append(_error_topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
+        else:
+            topics.append(_describe(ctx, topic))
+    return topics
+
+
+async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+    missing = [name for name in names if name not in ctx.node.image.topics.by_name]
+    if missing and may_create and ctx.node.config.auto_create_topics_enable:
+        creatable = [name for name in missing if name_error(name) is None and not is_internal(name)]
+        if creatable:
+            await _create(ctx, creatable)
+    topics = []
+    for name in names:
+        topic = ctx.node.image.topics.by_name.get(name)
+        if topic is not None:
+            topics.append(_describe(ctx, topic))
+        elif name_error(name) is not None:
+            topics.append(_error_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        else:
+            topics.append(_error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return topics
+
+
+async def _create(ctx: Context, names: list[str]) -> None:
+    """Ask for topics with the broker's defaults; one that cannot be is simply unknown afterwards, as in Kafka."""
+    config = ctx.node.config
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            assignments=[],
+            configs=[],
+        )
+        for name in names
+    ]
+    await ctx.node.controller.create_topics(CreateTopicsRequest(topics=topics))
+
+
+def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
+    return describe_topic(ctx.node.image, topic, listener_name=ctx.listener_name, version=ctx.api_version)
+
+
+def _live_brokers(cluster: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:
+    brokers = []
+    for broker in cluster.alive_brokers():
+        endpoint = broker.endpoint(listener_name)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return brokers
+
+
+def _partition(
+    view: ClusterView, index: int, partition: PartitionRegistration, version: int
+) -> MetadataResponsePartition:
+    """Version 0 knows no offline replicas: it leaves them out of the lists and calls that an error."""
+    leader = partition.leader
+    replicas: list[int] = list(partition.replicas) if version else view.alive(partition.replicas)
+    isr: list[int] = list(partition.isr) if version else view.alive(partition.isr)
+    if not view.is_reachable(leader):
+        missing_listener = version >= _LISTENER_ERROR_SINCE and view.is_registered(leader)
+        code = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_NODE
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    else:
+        code = ErrorCode.NONE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=view.offline(partition),
+    )
+
+
+def _error_topic(name: str | None, code: ErrorCode, topic_id: Uuid = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name is not None and is_internal(name),
+        partitions=[],
+    )
+
+
+def _malformed(request: MetadataRequest) -> MetadataResponse:
+    """Names may not be null, nor ids given, before version 12."""
+    return MetadataResponse(
+        topics=[_error_topic(topic.name or "", ErrorCode.INVALID_REQUEST) for topic in request.topics or ()]
+    )
