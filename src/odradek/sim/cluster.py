@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from odradek.ports import World
 from odradek.server.config import NodeConfig, load
@@ -41,21 +41,18 @@ PROPERTIES = {
 """What takes minutes or days in a real node takes seconds here, so that every run meets it."""
 
 
-class RunnableNode(Protocol):
-    """What the simulator asks of a node."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
+MakeNode: TypeAlias = Callable[[NodeConfig, World], Node]
 
 
-MakeNode: TypeAlias = Callable[[NodeConfig, World], RunnableNode]
+def make_node(config: NodeConfig, world: World) -> Node:
+    """A node as it is, but for buffers that are overwritten once they are free, so that stale views show."""
+    return Node(config, world, poison_buffers=True)
 
 
 class Cluster:
     """Everything of one run that is not a client."""
 
-    def __init__(self, seed: int, history: History, make_node: MakeNode = Node) -> None:
+    def __init__(self, seed: int, history: History, make_node: MakeNode = make_node) -> None:
         self.seed = seed
         self.history = history
         self.loop = SimulatedLoop()  # type: ignore[abstract]  # Sockets and signals are not of this world.
@@ -67,7 +64,7 @@ class Cluster:
         self._make_node = make_node
         self._lives = 0
         self._life: Life | None = None
-        self._node: RunnableNode | None = None
+        self._node: Node | None = None
 
     def draw(self, purpose: str) -> random.Random:
         """A source of its own for every purpose, so that one more draw here does not change all that is drawn there."""
@@ -89,6 +86,7 @@ class Cluster:
         )
         self.trace.note(BROKER, f"starts, life {self._lives}")
         self._node = self._make_node(load(PROPERTIES, host_name=BROKER), world)
+        self._node.on_failure = lambda failure: self.loop.failures.append(f"the node gave up: {failure!r}")
         await self._in_life(life, self._node.start())
         self.trace.note(BROKER, "is up")
         self.up.set()

@@ -1,8 +1,8 @@
 """A made-up network: every piece, delay and loss of every connection is drawn from the seed.
 
 Bytes arrive in order or not at all, as TCP has it, but in pieces of any size and at any time; a `FileSlice` is read
-when it is delivered, so that a file cut or deleted under a reader shows; and what `buffer()` offers is overwritten as
-soon as `received` returns, so that a view which outlives its request is seen to be wrong.
+when it is delivered, so that a file cut or deleted under a reader shows; and all that `buffer()` offers is overwritten,
+not only what arrives, so that a view which outlives its request is seen to be wrong.
 """
 
 from __future__ import annotations
@@ -185,12 +185,11 @@ class SimulatedWire:
         data = self._take(count)
         if data is None:
             return
+        spoilt = view[: len(_POISON)]
+        spoilt[:] = _POISON[: len(spoilt)]
         view[:count] = data
         self._internet.trace.note(self.name, f"{count} bytes")
         owner.received(count)
-        if not peer.closed and peer._reading:
-            stale = owner.buffer()[: len(_POISON)]
-            stale[:] = _POISON[: len(stale)]
         if not self.closed:
             self._internet.loop.call_soon(self._left, context=self.life.context)
         self._deliver_later()

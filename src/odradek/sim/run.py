@@ -12,9 +12,8 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from odradek.server.node import Node
 from odradek.sim import checkers
-from odradek.sim.cluster import Cluster, MakeNode, TraceLog
+from odradek.sim.cluster import Cluster, MakeNode, TraceLog, make_node
 from odradek.sim.faults import Faults
 from odradek.sim.history import Acknowledged, History, Partition, Read
 from odradek.sim.loop import Deadlock
@@ -56,7 +55,7 @@ class Outcome:
     lines: list[str]
 
 
-def play(seed: int, *, make_node: MakeNode = Node, power: bool | None = None, lying_disk: bool = False) -> Outcome:
+def play(seed: int, *, make_node: MakeNode = make_node, power: bool | None = None, lying_disk: bool = False) -> Outcome:
     """One run. Nothing outside the seed and these arguments may change what happens in it."""
     history = History(DURABLE_TOPICS)
     cluster = Cluster(seed, history, make_node)
