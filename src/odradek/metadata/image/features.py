@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.metadata.features import KRAFT_VERSION, METADATA_VERSION
+from odradek.metadata.features import KRAFT_VERSION, METADATA_VERSION, supported_feature
 from odradek.metadata.records import FeatureLevelRecord
 from odradek.protocol.codec import Message
 from odradek.values import value
@@ -19,6 +19,18 @@ class FeaturesImage:
 
     def level(self, name: str) -> int:
         return self.metadata_version if name == METADATA_VERSION else self.finalized.get(name, 0)
+
+    def served(self, kraft_version: int) -> dict[str, int]:
+        """Finalized levels to tell clients: of features that this node serves, since a client acts on what it is told.
+
+        kraft.version comes from the quorum's own control records. A directory that Apache Kafka formatted finalizes more; those levels stay on record and are not announced.
+        """
+        levels = {name: level for name, level in self.finalized.items() if supported_feature(name) is not None}
+        if self.metadata_version:
+            levels[METADATA_VERSION] = self.metadata_version
+        if kraft_version:
+            levels[KRAFT_VERSION] = kraft_version
+        return dict(sorted(levels.items()))
 
     def records(self) -> Iterator[Message]:
         """What a snapshot holds of this; metadata.version comes first because it decides how the rest is written."""
