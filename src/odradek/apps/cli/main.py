@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 
 from odradek import __version__
 from odradek.apps.cli.sentence import Sentence
+
+BEGAN = time.monotonic()
+"""When the command began, near enough: the ready line of `odradek start` counts from here."""
 
 VERSION = f"odradek {__version__} (a Kafka 4.3 node)"
 

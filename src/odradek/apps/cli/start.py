@@ -1,0 +1,113 @@
+"""`odradek start`: a node in this process, from the first line of the log to a clean stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from odradek import __version__
+from odradek.adapters.world import real_world
+from odradek.apps.cli.logs import log_to_stdout
+from odradek.apps.cli.main import BEGAN
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.settings import gather
+from odradek.metadata.bootstrap import FormatError
+from odradek.ports import AlreadyLocked
+from odradek.server.config import NodeConfig
+from odradek.server.node import Node
+from odradek.server.quorum import BadMetadataLog
+
+STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+log = logging.getLogger("odradek")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal says stop; 0 if that went cleanly."""
+    config = gather(options.file, os.environ, port=options.port, data=options.data, overrides=options.override).load()
+    log_to_stdout(os.environ)
+    return _run_loop(_serve(config, os.environ.get("CLUSTER_ID", "").strip()))
+
+
+def _run_loop(serving: Coroutine[Any, Any, int]) -> int:
+    """On uvloop where it is installed: the same loop, faster."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(serving)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serving)
+
+
+async def _serve(config: NodeConfig, cluster_id: str) -> int:
+    stop = _Stop(asyncio.get_running_loop())
+    node = Node(config, real_world(), cluster_id=cluster_id)
+    node.on_failure = lambda _failure: stop.event.set()
+    await _start(node)
+    _say_ready(node)
+    await stop.event.wait()
+    log.info("Stopping%s.", f" on {stop.signal_name}" if stop.signal_name else "")
+    await node.stop()
+    if node.failed is not None:
+        raise Sentence(f"the node stopped because it could not go on: {node.failed}")
+    log.info("Stopped cleanly.")
+    return 0
+
+
+class _Stop:
+    """Set by the first signal; the second ends the process where it stands."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.event = asyncio.Event()
+        self.signal_name = ""
+        for number in STOPPING_SIGNALS:
+            loop.add_signal_handler(number, self._received, number)
+
+    def _received(self, number: signal.Signals) -> None:
+        if self.signal_name:
+            os._exit(128 + number)
+        self.signal_name = number.name
+        self.event.set()
+
+
+async def _start(node: Node) -> None:
+    """Start, or say in one sentence why not."""
+    try:
+        await node.start()
+    except (FormatError, BadMetadataLog) as wrong:
+        raise Sentence(str(wrong)) from wrong
+    except AlreadyLocked as wrong:
+        directory = os.path.dirname(str(wrong))
+        raise Sentence(f"{directory} is in use by another process: every node needs a directory of its own.") from wrong
+    except OSError as wrong:
+        raise Sentence(_os_sentence(node.config, wrong)) from wrong
+
+
+def _os_sentence(config: NodeConfig, wrong: OSError) -> str:
+    why = (wrong.strerror or str(wrong)).lower()
+    about_ports = wrong.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) and not wrong.filename
+    if about_ports or isinstance(wrong, socket.gaierror):
+        where = " or ".join(str(one) for one in config.listeners if one.port)
+        return f"cannot listen on {where}: {why}."
+    return f"cannot use {wrong.filename or ', '.join(config.log_dirs)}: {why}."
+
+
+def _say_ready(node: Node) -> None:
+    """The one line that a person waits for."""
+    advertised = ", ".join(
+        str(type(one)(one.name, one.host, one.port or node.ports[one.name])) for one in node.config.advertised_listeners
+    )
+    data = ", ".join(node.config.log_dirs)
+    print(
+        f"Odradek {__version__} ready: {advertised} "
+        f"(node {node.node_id}, cluster {node.cluster_id}, data {data}) in {time.monotonic() - BEGAN:.2f} s",
+        flush=True,
+    )
