@@ -37,14 +37,19 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool) -> None:
     temporary = path + TEMPORARY_SUFFIX
     disk.write_file(temporary, data)
     if durable:
-        file = disk.open(temporary)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync_file(disk, temporary)
     disk.rename(temporary, path)
     if durable:
         disk.sync_directory(path.rpartition("/")[0])
+
+
+def sync_file(disk: Disk, path: str) -> None:
+    """Block until the content of a file is on the device."""
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = False) -> None:

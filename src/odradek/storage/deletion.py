@@ -18,6 +18,7 @@ class Deletions:
 
     def add(self, segment: Segment, extra_paths: list[str], deadline_ms: int) -> None:
         """Rename a segment's files out of the log's way; readers that have them open keep them until the deadline."""
+        segment.deleted = True
         renamed = []
         for path in [*segment.paths(), *extra_paths]:
             self._disk.rename(path, path + DELETED_SUFFIX)

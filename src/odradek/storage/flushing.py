@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.ports import Disk
+from odradek.storage.checkpoints import sync_file
 from odradek.storage.segment import Segment
 from odradek.values import value
 
@@ -16,9 +17,17 @@ class FlushWork:
     segments: list[Segment]
     offset: int
     """The end of the log when the work was made: the recovery point once it is done."""
+    epochs: str | None
+    """The leader epoch checkpoint, if it has changed."""
+    names_changed: bool
+    """Whether files came or went since the last time."""
 
     def __call__(self) -> None:
         """Block until all is on the device; OSError if it cannot be."""
         for segment in self.segments:
             segment.sync()
-        self.disk.sync_directory(self.directory)
+        if self.epochs is not None:
+            sync_file(self.disk, self.epochs)
+        if self.names_changed or self.epochs is not None:
+            self.disk.sync_directory(self.directory)
+            self.disk.sync_directory(self.directory.rpartition("/")[0])

@@ -21,17 +21,21 @@ class EpochEnd:
 class LeaderEpochs:
     """Epochs and their first offsets, both ascending; every change is written to `leader-epoch-checkpoint`."""
 
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "latest")
+    __slots__ = ("_disk", "_epochs", "_is_synced", "_path", "_starts", "latest")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
         self._disk = disk
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self.latest: int = NO_EPOCH
+        self.latest = NO_EPOCH
         """The newest epoch, -1 if there is none: an attribute since every append looks at it."""
+        self._is_synced = True
         for epoch, start in entries:
-            self._put(epoch, start)
+            if epoch > self.latest and (not self._starts or start > self._starts[-1]):
+                self._epochs.append(epoch)
+                self._starts.append(start)
+                self.latest = LeaderEpoch(epoch)
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> LeaderEpochs:
@@ -46,8 +50,10 @@ class LeaderEpochs:
         """The batches from this offset on are of this epoch; entries that contradict it go."""
         if epoch < 0 or (self._epochs and epoch == self.latest and start_offset >= self._starts[-1]):
             return
-        self._put(epoch, start_offset)
-        self._write()
+        keep = len(self._epochs)
+        while keep and (self._epochs[keep - 1] >= epoch or self._starts[keep - 1] >= start_offset):
+            keep -= 1
+        self._keep([*self._epochs[:keep], epoch], [*self._starts[:keep], start_offset])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """The largest epoch not above the one asked for, and the offset where it ended; -1 and -1 if unknown."""
@@ -87,22 +93,20 @@ class LeaderEpochs:
     def moved(self, path: str) -> None:
         self._path = path
 
-    def _put(self, epoch: int, start_offset: int) -> None:
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
-            self._epochs.pop()
-            self._starts.pop()
-        self._epochs.append(epoch)
-        self._starts.append(start_offset)
-        self.latest = epoch
+    def unsynced_path(self) -> str | None:
+        """The file, if a sync is still to make its last change durable; it counts as done once asked for."""
+        if self._is_synced:
+            return None
+        self._is_synced = True
+        return self._path
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
-        self._epochs, self._starts = epochs, starts
-        self.latest = epochs[-1] if epochs else NO_EPOCH
-        self._write()
-
-    def _write(self) -> None:
-        lines = [f"{epoch} {start}" for epoch, start in self.entries]
+        """Write these entries, then hold them: a failed write changes nothing."""
+        lines = [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
         replace_file(self._disk, self._path, checkpoint_bytes(lines), durable=False)
+        self._is_synced = False
+        self._epochs, self._starts = epochs, starts
+        self.latest = LeaderEpoch(epochs[-1]) if epochs else NO_EPOCH
 
 
 def _end(epoch: int, end_offset: int) -> EpochEnd:

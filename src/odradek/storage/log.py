@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable
 
-from odradek.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Uuid
+from odradek.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Uuid, uuid_text
 from odradek.ports import Disk, FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import (
@@ -20,6 +20,7 @@ from odradek.protocol.records.batch import (
     CONTROL_BIT,
     LENGTH_OVERHEAD,
     MAGIC,
+    TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
     iter_batches,
@@ -87,6 +88,7 @@ class Log:
         "_last_flush_ms",
         "_max_message_bytes",
         "_max_timestamp_ahead_ms",
+        "_names_changed",
         "_roll_jitter_ms",
         "_sealed_bytes",
         "_segment_bytes",
@@ -144,6 +146,7 @@ class Log:
         self._deletions = Deletions(disk)
         self._told_ms = now_ms  # The time of the last append: recent enough for what has no time of its own.
         self._last_flush_ms = now_ms
+        self._names_changed = True  # Since the last sync of the directory, as far as is known.
         self._draw = draw
         self._roll_jitter_ms = 0
         self.config = config
@@ -180,8 +183,14 @@ class Log:
         if not disk.exists(directory):
             disk.make_directory(directory)
         metadata_path = f"{directory}/{PARTITION_METADATA}"
-        if read_partition_metadata(disk, metadata_path) != topic_id:
+        found_id = read_partition_metadata(disk, metadata_path)
+        if found_id is None:
             write_partition_metadata(disk, metadata_path, topic_id)
+        elif found_id != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{directory} belongs to topic id {uuid_text(found_id)}, not {uuid_text(topic_id)}",
+            )
         leader_epochs = LeaderEpochs.load(disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         loaded = recovery.load_segments(
             disk,
@@ -299,7 +308,7 @@ class Log:
         if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a batch's checksum does not match its content")
         log_append_time_ms = NO_TIMESTAMP
-        if self._verbatim:
+        if self._verbatim and not attributes & TIMESTAMP_TYPE_BIT:
             if max_timestamp > now_ms + self._max_timestamp_ahead_ms:
                 validation.check_timestamp(max_timestamp, self._config, now_ms)
         else:
@@ -326,7 +335,9 @@ class Log:
             or segment.index_full
             or last_offset > segment.last_indexable_offset
         ):
-            segment = self._segment_for(size, now_ms)
+            segment = self._segment_for(size, last_offset, now_ms)
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
         _patch(batch, 0, base_offset, length, leader_epoch)
         segment.write(batch)
         if not segment.size:
@@ -334,8 +345,6 @@ class Log:
         segment.note(size, last_offset, max_timestamp, self._index_interval_bytes)
         self.log_end_offset = Offset(last_offset + 1)
         self._told_ms = now_ms
-        if leader_epoch != self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
         if producer_id >= 0:
             if attributes & CONTROL_BIT:
                 self._replay_producer(segment, BatchHeader(*_unpack_header(batch)), batch)
@@ -369,14 +378,14 @@ class Log:
                 or segment.index_full
                 or header.last_offset > segment.last_indexable_offset
             ):
-                segment = self._segment_for(header.size, now_ms, at_offset=header.base_offset)
+                segment = self._segment_for(header.size, header.last_offset, now_ms, at_offset=header.base_offset)
+            if header.leader_epoch != self.leader_epochs.latest:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             segment.write(batch)
             if not segment.size:
                 self._set_roll_timestamp(header.max_timestamp)
             segment.note(header.size, header.last_offset, header.max_timestamp, self._index_interval_bytes)
             self.log_end_offset = Offset(header.last_offset + 1)
-            if header.leader_epoch != self.leader_epochs.latest:
-                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._replay_producer(segment, header, batch)
         self._told_ms = now_ms
@@ -478,6 +487,7 @@ class Log:
         self.segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
+        self._names_changed = True
 
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
@@ -561,7 +571,15 @@ class Log:
         """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
         self._last_flush_ms = self._told_ms
         first = self._segment_number(self.recovery_point)
-        return FlushWork(self._disk, self.directory, self.segments[first:], self.log_end_offset)
+        names_changed, self._names_changed = self._names_changed, False
+        return FlushWork(
+            self._disk,
+            self.directory,
+            self.segments[first:],
+            self.log_end_offset,
+            epochs=self.leader_epochs.unsynced_path(),
+            names_changed=names_changed,
+        )
 
     def flushed(self, offset: int) -> None:
         """All below this offset is on the device."""
@@ -631,17 +649,15 @@ class Log:
                 f"the leader's batch at {header.base_offset} does not follow on {self.log_end_offset}",
             )
 
-    def _segment_for(self, size: int, now_ms: int, at_offset: int | None = None) -> Segment:
+    def _segment_for(self, size: int, last_offset: int, now_ms: int, at_offset: int | None = None) -> Segment:
         """The segment for a batch that the active one may not take; off the hot path."""
         if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a batch of {size} bytes exceeds segment.bytes, which is {self._segment_bytes}",
             )
-        if self._active.size:
+        if self._active.size or last_offset > self._active.last_indexable_offset:
             self.roll(now_ms, at_offset)
-        elif at_offset is not None and at_offset - self._active.base_offset > self._active.last_indexable_offset:
-            self.truncate_fully_and_start_at(at_offset)
         return self._active
 
     def _set_roll_timestamp(self, first_timestamp: int) -> None:

@@ -17,6 +17,7 @@ from odradek.ports import Disk, File, FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import BATCH_HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 from odradek.storage import offset_index, time_index
+from odradek.storage.checkpoints import sync_file
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.file_names import (
     LOG_SUFFIX,
@@ -56,6 +57,7 @@ class Segment:
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
+        "deleted",
         "index_full",
         "last_indexable_offset",
         "max_timestamp",
@@ -75,6 +77,7 @@ class Segment:
         self.last_indexable_offset = base_offset + INT32_MAX
         self.size = size
         self.created_ms = now_ms
+        self.deleted = False
         self.roll_timestamp = LONG_MAX
         """A batch later than this starts a new segment; not known while this one is empty."""
         self.max_timestamp = NO_TIMESTAMP
@@ -274,15 +277,18 @@ class Segment:
         return [path for path in candidates if self._disk.exists(path)]
 
     def sync(self) -> None:
-        """Block until the batches and, of a sealed segment, the indexes are on the device."""
-        self.file.sync()
-        for path in self.paths():
-            if path != self.path:
-                file = self._disk.open(path)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+        """Block until the batches and, of a sealed segment, the indexes are on the device.
+
+        Called from a worker thread: the segment may be deleted meanwhile, and then nobody needs it synced.
+        """
+        try:
+            self.file.sync()
+            if isinstance(self._offset_index, SealedOffsetIndex):
+                for path in self.paths()[1:]:
+                    sync_file(self._disk, path)
+        except OSError:
+            if not self.deleted:
+                raise
 
     def moved(self, directory: str) -> None:
         """The directory has been renamed; files that are open have followed."""

@@ -118,6 +118,8 @@ def prepare(batch: memoryview, config: LogConfig, origin: Origin, now_ms: int) -
     """
     header = BatchHeader(*BATCH_HEADER.unpack_from(batch))
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    if header.attributes & TIMESTAMP_TYPE_BIT and (append_time or header.max_timestamp == NO_TIMESTAMP):
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not say that its timestamps are append times")
     if not append_time:
         check_timestamp(header.max_timestamp, config, now_ms)
     if origin is Origin.CLIENT and (config.compacted or (not append_time and _limits_old_timestamps(config))):
@@ -126,7 +128,9 @@ def prepare(batch: memoryview, config: LogConfig, origin: Origin, now_ms: int) -
     if codec is not None and codec != header.attributes & COMPRESSION_MASK and not header.is_control:
         batch = _recompressed(batch, header, codec, config)
     if append_time:
-        set_append_time(batch, now_ms)
+        _set_timestamp(batch, header.attributes | TIMESTAMP_TYPE_BIT, now_ms)
+    elif header.attributes & TIMESTAMP_TYPE_BIT:
+        _set_timestamp(batch, header.attributes & ~TIMESTAMP_TYPE_BIT, header.max_timestamp)
     return batch
 
 
@@ -136,11 +140,10 @@ def check_timestamp(max_timestamp: int, config: LogConfig, now_ms: int) -> None:
         raise _out_of_range(max_timestamp, config, now_ms)
 
 
-def set_append_time(batch: memoryview, now_ms: int) -> None:
-    """All records of the batch have this timestamp from now on."""
+def _set_timestamp(batch: memoryview, attributes: int, max_timestamp: int) -> None:
     fields = list(BATCH_HEADER.unpack_from(batch))
-    fields[5] |= TIMESTAMP_TYPE_BIT
-    fields[8] = now_ms
+    fields[5] = (attributes & ~COMPRESSION_MASK) | (fields[5] & COMPRESSION_MASK)
+    fields[8] = max_timestamp
     BATCH_HEADER.pack_into(batch, 0, *fields)
     update_crc(batch)
 
