@@ -91,7 +91,8 @@ class RealFile:
 
     def sync(self) -> None:
         descriptor = self.descriptor()
-        _sync_data(descriptor)  # Also writes the new size, without which the data could not be found again.
+        if self._disk.durable:
+            _sync_data(descriptor)  # Also writes the new size, without which the data could not be found again.
 
     def resident(self, position: int, length: int) -> bool:
         if _NOWAIT is None or length <= 0:
@@ -123,8 +124,10 @@ class RealDisk:
     do such things as well.
     """
 
-    def __init__(self, max_open_files: int | None = None) -> None:
+    def __init__(self, max_open_files: int | None = None, *, durable: bool = True) -> None:
+        """Without `durable`, nothing waits for the device: for data that need not outlive the machine."""
         self.max_open_files = _affordable_open_files() if max_open_files is None else max_open_files
+        self.durable = durable
         self._lock = threading.RLock()
         self._directories: dict[str, _Directory] = {}
         self._open: OrderedDict[RealFile, None] = OrderedDict()
@@ -196,7 +199,9 @@ class RealDisk:
         os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
-        os.fsync(Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
+        descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        if self.durable:
+            os.fsync(descriptor)
 
     def lock(self, path: str) -> Callable[[], None]:
         return _lock(path)

@@ -10,12 +10,15 @@ from odradek.adapters.workers import ThreadWorkers
 from odradek.ports import World
 
 
-def real_world(*, max_open_files: int | None = None) -> World:
-    """What a node is started with outside simulations; each node gets one of its own."""
+def real_world(*, max_open_files: int | None = None, durable: bool = True) -> World:
+    """What a node is started with outside simulations; each node gets one of its own.
+
+    Without `durable`, data survives the process but not a power loss: tests need no more.
+    """
     return World(
         clock=SystemClock(),
         entropy=SystemEntropy(),
-        disk=RealDisk(max_open_files),
+        disk=RealDisk(max_open_files, durable=durable),
         network=SocketNetwork(),
         workers=ThreadWorkers(),
     )

@@ -49,7 +49,7 @@ class ClientConnection:
         """Send now; the answer, or Disconnected, arrives in the future."""
         answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         if self._lost:
-            answer.set_exception(Disconnected())
+            _disconnect(answer)
             return answer
         self._waiting.append((self._send(request, version), response, version, answer))
         return answer
@@ -91,8 +91,7 @@ class ClientConnection:
         self._lost = True
         for _, _, _, answer in self._waiting:
             if not answer.done():
-                answer.set_exception(Disconnected())
-                answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one already.
+                _disconnect(answer)
         self._waiting.clear()
 
     def _answer(self, frame: bytes) -> None:
@@ -104,3 +103,8 @@ class ClientConnection:
         assert position == len(frame), "bytes behind an answer"
         if not answer.done():
             answer.set_result(message)
+
+
+def _disconnect(answer: asyncio.Future[Any]) -> None:
+    answer.set_exception(Disconnected())
+    answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one, and not look here any more.

@@ -55,7 +55,7 @@ class Life:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 coroutine = task.get_coro()
-                assert isinstance(coroutine, Coroutine)
+                assert isinstance(coroutine, Coroutine | Generator)
                 # It may try to wait once more, or be the one whose call crashed and which is being unwound already.
                 with contextlib.suppress(Crashed, RuntimeError, ValueError):
                     coroutine.close()

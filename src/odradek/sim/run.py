@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
 
 from odradek.sim import checkers
@@ -101,6 +102,8 @@ def _run(cluster: Cluster, *, power: bool) -> list[str]:
         return [f"the run was not over after {DEADLINE_S:.0f} simulated seconds"]
     except Deadlock as stuck:
         return [str(stuck)]
+    except Exception as failure:  # noqa: BLE001 - whatever ends a run is what the run has found
+        return ["".join(traceback.format_exception(failure)).rstrip()]
     _mark_duplicates(cluster)
     return []
 

@@ -1,0 +1,244 @@
+"""A real node for the time of a test, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+START_PATIENCE_S = 30.0
+STOP_PATIENCE_S = 30.0
+HOST = "127.0.0.1"
+_READY = re.compile(rf"ready: PLAINTEXT://{re.escape(HOST)}:(\d+)")
+
+
+class NodeFailed(Exception):
+    """The node did not start, did not stop, or gave up in between."""
+
+
+@contextlib.contextmanager
+def running_node(
+    *,
+    in_process: bool = True,
+    properties: Mapping[str, str] | None = None,
+    data_directory: str | None = None,
+) -> Iterator[RunningNode]:
+    """A node on a free port of the loopback interface, ready when the block begins and gone when it ends.
+
+    In this process it runs on a thread and an event loop of its own, so blocking and asynchronous clients work alike,
+    and it starts in milliseconds; in a process of its own it can also be killed. `properties` are keys of
+    `server.properties`. Data goes to a temporary directory that is removed at the end, unless one is given.
+    """
+    with contextlib.ExitStack() as cleaning:
+        if data_directory is None:
+            data_directory = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        make = InProcessNode if in_process else SubprocessNode
+        node = make(data_directory, properties or {})
+        node.start()
+        cleaning.callback(node.close)
+        yield node
+
+
+class RunningNode(abc.ABC):
+    """What a test may ask of its node."""
+
+    def __init__(self, data_directory: str, properties: Mapping[str, str]) -> None:
+        self.data_directory = data_directory
+        self.host = HOST
+        self.port = 0
+        self._properties = dict(properties)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are configured with."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    @abc.abstractmethod
+    def running(self) -> bool: ...
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Start it (again) on its data; it keeps its port. Raises NodeFailed if it does not get ready."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Stop it the orderly way; nothing if it is stopped."""
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.stop()
+
+    def _settings(self) -> dict[str, str]:
+        """The lone node's usual settings, those of the test, and the port it had before if it had one."""
+        settings = {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.data_directory,
+        }
+        settings |= self._properties
+        settings["listeners"] = f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:0"
+        return settings
+
+
+class InProcessNode(RunningNode):
+    """A node on a thread of this process. It does not wait for the device: its data need not outlive the machine."""
+
+    def __init__(self, data_directory: str, properties: Mapping[str, str]) -> None:
+        super().__init__(data_directory, properties)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        assert not self.running, "the node is running"
+        self._ready.clear()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, name="odradek-node", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(START_PATIENCE_S):
+            raise NodeFailed(f"the node was not ready after {START_PATIENCE_S:.0f} s")
+        self._raise_failure("the node did not start")
+
+    def stop(self) -> None:
+        thread, loop, stopping = self._thread, self._loop, self._stopping
+        if thread is None:
+            return
+        if loop is not None and stopping is not None:
+            with contextlib.suppress(RuntimeError):  # The loop may be closed already: the node gave up.
+                loop.call_soon_threadsafe(stopping.set)
+        thread.join(STOP_PATIENCE_S)
+        if thread.is_alive():
+            raise NodeFailed(f"the node had not stopped after {STOP_PATIENCE_S:.0f} s")
+        self._thread = None
+        self._raise_failure("the node gave up")
+
+    def kill(self) -> None:
+        raise NodeFailed("a node inside this process cannot be killed alone: ask for in_process=False")
+
+    def _raise_failure(self, what: str) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise NodeFailed(f"{what}: {failure}") from failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as failure:  # noqa: BLE001 - raised again in the thread that asked for the node
+            self._failure = failure
+        self._ready.set()
+
+    async def _serve(self) -> None:
+        from odradek.adapters.workers import ThreadWorkers
+        from odradek.adapters.world import real_world
+        from odradek.server.config import load
+        from odradek.server.node import Node
+
+        self._loop = asyncio.get_running_loop()
+        self._stopping = stopping = asyncio.Event()
+        world = real_world(durable=False)
+        node = Node(load(self._settings(), host_name=HOST), world)
+        node.on_failure = lambda failure: stopping.set()
+        await node.start()
+        self.port = node.ports["PLAINTEXT"]
+        self._ready.set()
+        await stopping.wait()
+        await node.stop()
+        assert isinstance(world.workers, ThreadWorkers)
+        world.workers.close()
+        if node.failed is not None:
+            raise node.failed
+
+
+class SubprocessNode(RunningNode):
+    """A node as users run it: `odradek start`."""
+
+    def __init__(self, data_directory: str, properties: Mapping[str, str]) -> None:
+        super().__init__(data_directory, properties)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = tempfile.NamedTemporaryFile(prefix="odradek-", suffix=".log")  # noqa: SIM115 - closed by close()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the node was not started"
+        return self._process.pid
+
+    def output(self) -> str:
+        """All it has printed, over all its starts."""
+        with open(self._output.name, encoding="utf-8", errors="replace") as output:
+            return output.read()
+
+    def start(self) -> None:
+        assert not self.running, "the node is running"
+        before = len(self.output())
+        command = [sys.executable, "-m", "odradek", "start"]
+        for key, setting in self._settings().items():
+            command += ["--override", f"{key}={setting}"]
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT, env=environment
+        )
+        deadline = time.monotonic() + START_PATIENCE_S
+        while not (ready := _READY.search(self.output(), before)):
+            if self._process.poll() is not None:
+                raise NodeFailed(f"the node did not start:\n{self.output()[before:]}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise NodeFailed(f"the node was not ready after {START_PATIENCE_S:.0f} s:\n{self.output()[before:]}")
+            time.sleep(0.01)
+        self.port = int(ready[1])
+
+    def stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            status = process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeFailed(f"the node had not stopped after {STOP_PATIENCE_S:.0f} s:\n{self.output()}") from None
+        self._process = None
+        if status:
+            raise NodeFailed(f"the node ended with status {status}:\n{self.output()}")
+
+    def kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._output.close()
