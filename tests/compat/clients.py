@@ -45,6 +45,7 @@ class ProducerSettings:
     idempotent: bool = False
     linger_ms: int = 5
     in_flight: int = 5
+    batch_bytes: int = 16_384
 
 
 class Client(ABC):
@@ -81,6 +82,7 @@ class Confluent(Client):
                 "enable.idempotence": how.idempotent,
                 "linger.ms": how.linger_ms,
                 "max.in.flight": how.in_flight,
+                "batch.size": how.batch_bytes,
                 "message.max.bytes": MAX_REQUEST_BYTES,
             }
         )
@@ -146,6 +148,7 @@ class KafkaPython(Client):
             enable_idempotence=how.idempotent,
             linger_ms=how.linger_ms,
             max_in_flight_requests_per_connection=how.in_flight,
+            batch_size=how.batch_bytes,
             max_request_size=MAX_REQUEST_BYTES,
         )
         try:
@@ -197,6 +200,7 @@ class Aiokafka(Client):
                 compression_type=None if how.compression == "none" else how.compression,
                 enable_idempotence=how.idempotent,
                 linger_ms=how.linger_ms,
+                max_batch_size=how.batch_bytes,
                 max_request_size=MAX_REQUEST_BYTES,
             )
             await producer.start()
@@ -254,6 +258,7 @@ class JavaClient(Client):
             "enable.idempotence": str(how.idempotent).lower(),
             "linger.ms": str(how.linger_ms),
             "max.in.flight.requests.per.connection": str(how.in_flight),
+            "batch.size": str(how.batch_bytes),
             "max.request.size": str(MAX_REQUEST_BYTES),
         }
         lines = self._run("produce", bootstrap, topic, settings, [_line(0, record) for record in records])

@@ -1,0 +1,157 @@
+"""A log directory is a Kafka log directory: Kafka's tool reads it, and either broker carries on where the other stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from bench import wire
+from bench.apache_kafka import ApacheKafka, tool
+from bench.cells import wait_for_partitions
+from bench.servers import OdradekServer, Server
+from tests.compat.clients import CONFLUENT, ProducerSettings, Record
+
+pytestmark = [pytest.mark.compat, pytest.mark.java]
+
+BASE_MS = 1_700_000_000_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SMALL_SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "4096"}
+UNDER_TEST = ApacheKafka if os.environ.get("COMPAT_SERVER", "odradek") == "kafka" else OdradekServer
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Started, and stopped cleanly unless the test ended it otherwise."""
+    server.format()
+    server.spawn()
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        code = server.stop()
+    assert code in (0, 143, -9), server.log_tail()
+
+
+def fill(server: Server, topic: str, *, partitions: int = 2, rounds: int = 1) -> list[Record]:
+    """Records in every codec, from idempotent and plain producers, over several small segments."""
+    sent: list[Record] = []
+    for turn in range(rounds):
+        for number, codec in enumerate(CODECS):
+            records = [
+                Record(
+                    index % partitions,
+                    BASE_MS + len(sent) + index,
+                    b"%d" % index,
+                    os.urandom(700),
+                    (("codec", codec.encode()),),
+                )
+                for index in range(1_000)
+            ]
+            how = ProducerSettings(compression=codec, idempotent=(number + turn) % 2 == 0)
+            CONFLUENT.produce(server.bootstrap, topic, records, how)
+            sent += records
+    return sent
+
+
+def make_topic(server: Server, topic: str, partitions: int = 2) -> None:
+    with wire.Connection(server.port) as connection:
+        assert wire.create_topic(connection, topic, partitions, SMALL_SEGMENTS) == 0
+        wait_for_partitions(connection, topic, partitions)
+
+
+def assert_serves(server: Server, topic: str, records: list[Record], partitions: int = 2) -> None:
+    """Every record, in order, with its offset."""
+    for index in range(partitions):
+        wanted = [record for record in records if record.partition == index]
+        seen = CONFLUENT.consume(server.bootstrap, topic, {index: 0}, len(wanted))
+        assert seen == list(enumerate(wanted))
+
+
+def dump(*files: Path, options: tuple[str, ...] = ()) -> str:
+    """What kafka-dump-log says about the files."""
+    names = ",".join(map(str, files))
+    return tool("org.apache.kafka.tools.DumpLogSegments", "--files", names, *options)
+
+
+def test_kafkas_dump_tool_reads_the_files_without_complaint(tmp_path: Path) -> None:
+    with running(UNDER_TEST(tmp_path)) as server:
+        make_topic(server, "dumped")
+        records = fill(server, "dumped")
+    directory = tmp_path / "data" / "dumped-0"
+    logs = sorted(directory.glob("*.log"))
+    assert len(logs) > 1, "the test means to see several segments"
+    said = dump(*logs, options=("--deep-iteration", "--print-data-log"))
+    payloads = re.findall(r"^\| offset: (\d+) CreateTime: (\d+) keySize: (\d+) valueSize: (\d+)", said, re.MULTILINE)
+    wanted = [record for record in records if record.partition == 0]
+    assert [(int(offset), int(stamp)) for offset, stamp, _, _ in payloads] == [
+        (offset, record.timestamp_ms) for offset, record in enumerate(wanted)
+    ]
+    assert "isvalid: false" not in said.lower()
+    assert "isvalid: true" in said.lower()
+    indexes = [*sorted(directory.glob("*.index")), *sorted(directory.glob("*.timeindex"))]
+    assert len(indexes) == 2 * len(logs)
+    checked = dump(*indexes, options=("--index-sanity-check",))
+    # An index may be empty where the segment is shorter than the interval; the tool says so, which is no complaint.
+    assert checked.count("passed sanity check") + checked.count("is empty") == len(indexes), checked
+    assert checked.count("passed sanity check") > len(logs), checked
+    verified = dump(*indexes, options=("--verify-index-only",))
+    for complaint in ("Mismatches in", "does not match", "out of order", "Found timestamp mismatch"):
+        assert complaint not in verified, verified
+    snapshots = sorted(directory.glob("*.snapshot"))
+    assert snapshots, "a producer snapshot is written at each roll"
+    assert "producerId: " in dump(snapshots[-1])
+
+
+def test_kafkas_dump_tool_reads_the_metadata_log(tmp_path: Path) -> None:
+    with running(UNDER_TEST(tmp_path)) as server:
+        make_topic(server, "in-metadata", 3)
+    directory = tmp_path / "data" / "__cluster_metadata-0"
+    said = dump(*sorted(directory.glob("*.log")), options=("--cluster-metadata-decoder",))
+    assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"in-metadata"' in said
+    assert said.count('"type":"PARTITION_RECORD"') == 3
+    assert '"type":"REGISTER_BROKER_RECORD"' in said
+    assert '"name":"metadata.version"' in said + "".join(
+        dump(snapshot, options=("--cluster-metadata-decoder",))
+        for snapshot in sorted(tmp_path.rglob("*.checkpoint"))
+        if re.match(r"\d{20}-\d{10}|bootstrap", snapshot.name)
+    )
+    assert "isvalid: false" not in said.lower()
+
+
+@pytest.mark.parametrize("ending", ["clean stop", "kill -9"])
+def test_apache_kafka_carries_on(tmp_path: Path, ending: str) -> None:
+    with running(UNDER_TEST(tmp_path)) as server:
+        make_topic(server, "handed-over")
+        records = fill(server, "handed-over")
+        if ending == "kill -9":
+            server.kill()
+    with running(ApacheKafka(tmp_path)) as successor:
+        assert_serves(successor, "handed-over", records)
+        records += fill(successor, "handed-over")
+        assert_serves(successor, "handed-over", records)
+    said = (tmp_path / "kafka.log").read_text()
+    assert "ERROR" not in said, said
+
+
+@pytest.mark.parametrize("ending", ["clean stop", "kill -9"])
+def test_odradek_carries_on_from_apache_kafka(tmp_path: Path, ending: str) -> None:
+    with running(ApacheKafka(tmp_path)) as server:
+        make_topic(server, "taken-over")
+        records = fill(server, "taken-over")
+        if ending == "kill -9":
+            server.kill()
+    with running(UNDER_TEST(tmp_path)) as successor:
+        assert_serves(successor, "taken-over", records)
+        records += fill(successor, "taken-over")
+        make_topic(successor, "new-here")
+        new = fill(successor, "new-here")
+        assert_serves(successor, "taken-over", records)
+    if ending == "kill -9":
+        return  # the second way back starts from the same clean stop
+    with running(ApacheKafka(tmp_path)) as last:
+        assert_serves(last, "taken-over", records)
+        assert_serves(last, "new-here", new)
