@@ -1,8 +1,8 @@
 """The seam between a node and its world.
 
-A node is handed a `World` and touches nothing else: `odradek.adapters` offers the real one, `odradek.sim` a made-up one in
-which time, disk and network are drawn from a seed. What crosses the seam is stated here once, so that framing, back-pressure,
-recovery and timeouts are the same code in both.
+A node is handed a `World` and touches nothing else: `odradek.adapters` offers the real one, `odradek.sim` a made-up
+one in which time, disk and network are drawn from a seed. What crosses the seam is stated here once, so that framing,
+back-pressure, recovery and timeouts are the same code in both.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class File(Protocol):
         """Cut to (or extend with zeros to) that size."""
 
     def sync(self) -> None:
-        """Block until what was written survives a power loss: only ever called through `Workers`, or at start and stop."""
+        """Block until what was written survives a power loss: only through `Workers`, or at start and stop."""
 
     def resident(self, position: int, length: int) -> bool:
         """Whether the range can be read without waiting for the device."""
@@ -84,7 +84,7 @@ class AlreadyLocked(Exception):
 
 
 class Disk(Protocol):
-    """Files by path. Everything but `sync` and `sync_directory` returns at once, from the page cache's point of view."""
+    """Files by path. Everything but `sync` and `sync_directory` returns at once, as the page cache lets it."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A handle for reading and writing; FileNotFoundError unless it exists or `create`."""
@@ -115,10 +115,10 @@ class Disk(Protocol):
         """With all that is in it; no error if it is gone."""
 
     def sync_directory(self, path: str) -> None:
-        """Block until renames, creations and unlinks in it survive a power loss; through `Workers` only, as `File.sync`."""
+        """Block until renames, creations and unlinks in it survive a power loss; called as `File.sync` is."""
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take the lock file or raise AlreadyLocked; the returned call releases it, and so does the end of the process."""
+        """Take the lock file or raise AlreadyLocked; the returned call releases it, as does the process's end."""
 
 
 class WireOwner(Protocol):
@@ -148,7 +148,7 @@ class Wire(Protocol):
         """What was sent here and has not left yet."""
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queue in order; memory that a view points to must stay untouched until it has left, so pass bytes unless sure."""
+        """Queue in order; what a view points to must stay untouched until it has left: pass bytes unless sure."""
 
     def pause(self) -> None:
         """Stop reading."""

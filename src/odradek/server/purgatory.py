@@ -1,6 +1,7 @@
 """Where requests wait, and the one timer that bounds all waits.
 
-A wait costs a future and a heap entry, never a timer of its own: with thousands of long polls the loop knows one deadline.
+A wait costs a future and a heap entry, never a timer of its own: with thousands of long polls the loop knows one
+deadline.
 """
 
 from __future__ import annotations

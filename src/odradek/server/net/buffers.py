@@ -21,8 +21,8 @@ class Buffer:
 class BufferPool:
     """Buffers in powers of two; what is larger than the largest class is made and dropped as needed.
 
-    With `poison`, a buffer that comes back is overwritten, so that a view which outlived its request is seen to be wrong
-    at once: simulations run that way.
+    With `poison`, a buffer that comes back is overwritten, so that a view which outlived its request is seen to be
+    wrong at once: simulations run that way.
     """
 
     def __init__(self, *, poison: bool = False) -> None:

@@ -1,9 +1,9 @@
 """One client connection: frames in, answers out, in order.
 
-A frame stays in the receive buffer while its handler runs; views into it are good until the handler first waits. Like Kafka,
-a connection works on one request at a time, with one exception that changes nothing a client can see: a Produce may be
-appended while earlier ones still wait for their replicas. Answers leave in the order of the requests, gathered into one
-send per turn of the loop.
+A frame stays in the receive buffer while its handler runs; views into it are good until the handler first waits. Like
+Kafka, a connection works on one request at a time, with one exception that changes nothing a client can see: a Produce
+may be appended while earlier ones still wait for a flush or for their replicas. Answers leave in the order of the
+requests, gathered into one send per turn of the loop.
 """
 
 from __future__ import annotations
@@ -126,7 +126,6 @@ class Connection:
         if why is not None:
             log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
         self._scope.connections.pop(self.id, None)
-        self._scope.node.connection_lost(self.id)
         for slot in self._waiting:
             if slot.task is not None:
                 slot.task.cancel()
@@ -259,12 +258,12 @@ class Connection:
             self._scope.node.fail(broken)
         except KafkaError as error:
             self._answer_error(endpoint, correlation_id, error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - told in full; a bug costs the sender its connection, not the node
             self._fail(endpoint)
         else:
             slot = _Slot(endpoint, correlation_id)
             self._waiting.append(slot)
-            slot.task = asyncio.get_running_loop().create_task(resume(handler, awaited))  # type: ignore[arg-type]
+            slot.task = asyncio.get_running_loop().create_task(resume(handler, awaited))
             slot.task.add_done_callback(lambda task: self._finish(slot, task))
 
     def _finish(self, slot: _Slot, task: asyncio.Task[Message | None]) -> None:

@@ -1,0 +1,32 @@
+"""What a handler is handed beside its request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.server.net.listener import ListenerScope
+    from odradek.server.node import Node
+
+
+class Context:
+    """One request's surroundings. Slots and no defaults: it is built once per request."""
+
+    __slots__ = ("api_version", "client_id", "connection_id", "listener", "node")
+
+    def __init__(
+        self, node: Node, listener: ListenerScope, api_version: int, client_id: str | None, connection_id: int
+    ) -> None:
+        self.node = node
+        self.listener = listener
+        self.api_version = api_version
+        self.client_id = client_id
+        self.connection_id = connection_id
+
+    @property
+    def now_ms(self) -> int:
+        return self.node.world.clock.now_ms()
+
+    @property
+    def listener_name(self) -> str:
+        return self.listener.name

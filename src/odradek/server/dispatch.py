@@ -1,0 +1,101 @@
+"""From a request's first bytes to the handler that answers it.
+
+An `Endpoint` is one API in one version, compiled at first use: everything that can be known before the request arrives.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+from odradek.ports import Part
+from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
+from odradek.protocol.codec import Message, decoder, parts_encoder
+from odradek.server.routes import Role, Route, routes_of
+
+ReturnT = TypeVar("ReturnT")
+
+
+class Endpoint:
+    """One version of one API."""
+
+    __slots__ = (
+        "decode",
+        "encode",
+        "error_answer",
+        "flexible_header",
+        "flexible_response",
+        "handle",
+        "overlaps",
+        "served",
+    )
+
+    def __init__(self, route: Route, version: int) -> None:
+        response = response_class(route.api_key)
+        self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = route.handle
+        self.decode = decoder(request_class(route.api_key), version)
+        self.encode: Callable[[Message], list[Part]] = parts_encoder(response, version)
+        self.error_answer = _error_answer(response)
+        self.flexible_header = request_header_version(route.api_key, version) >= 2
+        self.flexible_response = response_header_version(route.api_key, version) >= 1
+        self.overlaps = route.overlaps
+        self.served = 0
+
+
+class UnservedRequest(Exception):
+    """An API or a version of it that this listener does not serve."""
+
+
+class Endpoints:
+    """All that one role of the node answers."""
+
+    def __init__(self, role: Role) -> None:
+        self.routes = routes_of(role)
+        self._compiled: dict[int, Endpoint] = {}
+        self.get = self._compiled.get
+
+    def compile(self, api_key: int, version: int) -> Endpoint:
+        """The endpoint for a pair that `get` (of `api_key << 16 | version`) did not know."""
+        try:
+            route = self.routes[ApiKey(api_key)]
+        except (ValueError, KeyError):
+            raise UnservedRequest(f"API key {api_key} is not served on this listener") from None
+        if not route.min_version <= version <= route.max_version:
+            raise UnservedRequest(
+                f"version {version} of {route.api_key.name} is not served "
+                f"(versions {route.min_version} to {route.max_version} are)"
+            )
+        endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version)
+        return endpoint
+
+
+def _error_answer(response: type[Message]) -> Callable[[int, str], Message] | None:
+    """How to say a request-level error in this API's terms, where it has a place for one."""
+    names = response.field_names
+    if "error_code" not in names:
+        return None
+    make: Callable[..., Message] = response
+    if "error_message" in names:
+        return lambda code, text: make(error_code=code, error_message=text)
+    return lambda code, text: make(error_code=code)
+
+
+@types.coroutine
+def resume(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> Generator[object, Any, ReturnT]:
+    """Go on with a coroutine that was stepped once by hand and then waited for `awaited`.
+
+    Dispatch steps every handler itself; only the few that wait get a task, which drives this.
+    """
+    while True:
+        try:
+            sent = yield awaited
+        except BaseException as thrown:  # noqa: BLE001 - handed on to the coroutine, which alone may judge it
+            failure: BaseException | None = thrown
+        else:
+            failure = None
+        try:
+            awaited = coroutine.send(sent) if failure is None else coroutine.throw(failure)
+        except StopIteration as done:
+            result: ReturnT = done.value
+            return result

@@ -1,0 +1,234 @@
+"""Fetch sessions (KIP-227): what a consumer wants, remembered between its requests.
+
+Work follows change, not partition count: an append marks its partition dirty in the sessions that watch it, and an
+incremental Fetch looks at dirty partitions only. A Fetch without a session gets one that lives as long as the request,
+so that there is one way to collect records and one way to wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from odradek.ids import ZERO_UUID, Uuid
+from odradek.ports import Clock, Entropy
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.fetch import FetchPartition, FetchRequest
+    from odradek.server.replicas import Hosted, Replicas
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+NO_SESSION = 0
+LARGEST_EPOCH = (1 << 31) - 1
+UNSENT = -2
+"""Differs from every offset that can be sent, so that the first answer always counts as a change."""
+
+
+class WatchedPartition:
+    """One partition of a session: where its reader stands, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "hosted",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, session: FetchSession, topic: str, topic_id: Uuid, index: int) -> None:
+        self.session = session
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.hosted: Hosted | None = None
+        self.sent_high_watermark = UNSENT
+        self.sent_log_start_offset = UNSENT
+
+    def update(self, wanted: FetchPartition) -> None:
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def changed(self, added_bytes: int) -> None:
+        """The partition has more, or something else to tell."""
+        session = self.session
+        session.dirty[self] = None
+        waiter = session.waiter
+        if waiter is not None:
+            session.missing_bytes -= added_bytes
+            if session.missing_bytes <= 0 and not waiter.done():
+                waiter.set_result(True)
+
+
+class FetchSession:
+    """The partitions of one reader, and which of them may have something new."""
+
+    __slots__ = (
+        "dirty",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "missing_bytes",
+        "partitions",
+        "uses_topic_ids",
+        "waiter",
+        "watching",
+    )
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.last_used_ms = now_ms
+        self.partitions: dict[tuple[str | Uuid, int], WatchedPartition] = {}
+        self.dirty: dict[WatchedPartition, None] = {}
+        self.watching = False
+        self.waiter: asyncio.Future[bool] | None = None
+        self.missing_bytes = 0
+
+    def want(self, request: FetchRequest, replicas: Replicas) -> None:
+        """Take over what a request adds, moves and forgets."""
+        for topic in request.topics:
+            key: str | Uuid = topic.topic_id if self.uses_topic_ids else topic.topic
+            for wanted in topic.partitions:
+                entry = self.partitions.get((key, wanted.partition))
+                if entry is None:
+                    entry = WatchedPartition(self, topic.topic, topic.topic_id, wanted.partition)
+                    self.partitions[key, wanted.partition] = entry
+                entry.update(wanted)
+                if entry.hosted is None:
+                    self._resolve(entry, replicas)
+                self.dirty[entry] = None
+        for gone in request.forgotten_topics_data:
+            key = gone.topic_id if self.uses_topic_ids else gone.topic
+            for index in gone.partitions:
+                entry = self.partitions.pop((key, index), None)
+                if entry is not None:
+                    self.dirty.pop(entry, None)
+                    if entry.hosted is not None:
+                        entry.hosted.watchers.pop(entry, None)
+
+    def resolve_missing(self, replicas: Replicas) -> None:
+        """Look again for partitions that were not there: an entry without one stays dirty until it is found."""
+        for entry in self.dirty:
+            if entry.hosted is None:
+                self._resolve(entry, replicas)
+
+    def _resolve(self, entry: WatchedPartition, replicas: Replicas) -> None:
+        if self.uses_topic_ids:
+            hosted = replicas.find_by_id(entry.topic_id, entry.index)
+            if hosted is not None:
+                entry.topic = hosted.topic
+        else:
+            hosted = replicas.find(entry.topic, entry.index)
+        entry.hosted = hosted
+        if hosted is not None and self.watching:
+            hosted.watchers[entry] = None
+
+    def watch(self) -> None:
+        """Hear of changes from now on."""
+        if not self.watching:
+            self.watching = True
+            for entry in self.partitions.values():
+                if entry.hosted is not None:
+                    entry.hosted.watchers[entry] = None
+
+    def close(self) -> None:
+        if self.watching:
+            for entry in self.partitions.values():
+                if entry.hosted is not None:
+                    entry.hosted.watchers.pop(entry, None)
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots` of them."""
+
+    def __init__(self, *, slots: int, eviction_ms: int, clock: Clock, entropy: Entropy) -> None:
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._clock = clock
+        self._entropy = entropy
+        self._sessions: dict[int, FetchSession] = {}
+        """In the order of their last use, oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def open(self, request: FetchRequest, version: int, replicas: Replicas) -> tuple[FetchSession, bool]:
+        """The session that a request means, and whether its answer shall hold changes only."""
+        uses_topic_ids = version >= 13
+        if request.session_epoch > INITIAL_EPOCH:
+            return self._continue(request, uses_topic_ids, replicas), True
+        if request.session_id != NO_SESSION:
+            self._drop(request.session_id)
+        now_ms = self._clock.monotonic_ms()
+        session_id = NO_SESSION
+        if request.session_epoch == INITIAL_EPOCH and self._make_room(now_ms):
+            session_id = self._new_id()
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session.want(request, replicas)
+        if session_id != NO_SESSION:
+            self._sessions[session_id] = session
+            session.watch()
+        return session, False
+
+    def done(self, session: FetchSession) -> None:
+        """Its answer is made: a session of one request ends."""
+        if session.id == NO_SESSION:
+            session.close()
+
+    def _continue(self, request: FetchRequest, uses_topic_ids: bool, replicas: Replicas) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        session.last_used_ms = self._clock.monotonic_ms()
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+        session.resolve_missing(replicas)
+        session.want(request, replicas)
+        return session
+
+    def _make_room(self, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms <= self._eviction_ms or oldest.waiter is not None:
+            return False
+        self._drop(oldest.id)
+        return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = 1 + self._entropy.below(LARGEST_EPOCH)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def topic_key(entry: WatchedPartition) -> tuple[str, Uuid]:
+    """What an answer names the entry's topic by."""
+    return entry.topic, entry.topic_id if entry.session.uses_topic_ids else ZERO_UUID

@@ -1,0 +1,65 @@
+"""ApiVersions, versions 0 to 4: what this listener serves, and the features of the cluster.
+
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone, and the
+connection stays, so that a newer client can ask again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import encode
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from odradek.server.context import Context
+from odradek.server.routes import Role, Route, serves
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_SOFTWARE_VERSION = 3
+_ZERO_RANGE_VERSION = 4
+
+
+@serves(ApiKey.API_VERSIONS, on=Role.BROKER | Role.CONTROLLER)
+async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= _SOFTWARE_VERSION and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    image = ctx.node.image
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[_announce(route) for route in ctx.listener.endpoints.routes.values()],
+        supported_features=[
+            SupportedFeatureKey(name=feature.name, min_version=feature.minimum, max_version=feature.maximum)
+            for feature in ctx.node.supported_features
+            # Before version 4 clients choke on a range that begins with 0 (KIP-1022).
+            if feature.minimum > 0 or ctx.api_version >= _ZERO_RANGE_VERSION
+        ],
+        finalized_features_epoch=image.provenance.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.served(ctx.node.quorum.kraft_version).items()
+        ],
+    )
+
+
+def unsupported_version_answer(routes: Mapping[ApiKey, Route]) -> bytes:
+    """The whole body for a version that is not known."""
+    return encode(
+        ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_announce(routes[ApiKey.API_VERSIONS])]
+        ),
+        0,
+    )
+
+
+def _announce(route: Route) -> ApiVersion:
+    return ApiVersion(api_key=route.api_key, min_version=route.announced_min_version, max_version=route.max_version)

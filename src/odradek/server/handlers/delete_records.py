@@ -1,0 +1,47 @@
+"""DeleteRecords, versions 0 to 2: move a partition's start forward; segments before it go with the next retention."""
+
+from __future__ import annotations
+
+from odradek.ids import NO_OFFSET, Offset
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+@serves(ApiKey.DELETE_RECORDS, on=Role.BROKER)
+async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(ctx, topic.name, part.partition_index, part.offset) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    replicas = ctx.node.replicas
+    try:
+        hosted = replicas.require(topic, index)
+        hosted.partition.require_leader()
+        log = hosted.partition.log
+        if "delete" not in log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        before = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if before < 0 or before > log.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        replicas.delete_records(hosted, Offset(before))
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET, error_code=error.code)
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset, error_code=0)

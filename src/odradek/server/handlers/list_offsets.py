@@ -1,0 +1,98 @@
+"""ListOffsets, versions 1 to 11: where a partition begins and ends, and where a point in time lies.
+
+Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest on local disk, and -5
+and -6, which speak of tiered storage and find nothing here.
+"""
+
+from __future__ import annotations
+
+from odradek.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.server.context import Context
+from odradek.server.handlers.fetch import READ_COMMITTED
+from odradek.server.routes import Role, serves
+from odradek.storage.log import Log
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@serves(ApiKey.LIST_OFFSETS, on=Role.BROKER)
+async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    repeated = _repeated_partitions(request)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if (topic.name, wanted.partition_index) in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                answers.append(_look_up(ctx, request, topic.name, wanted))
+            except KafkaError as error:
+                answers.append(
+                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    timestamp = wanted.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE_VERSION.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    hosted = ctx.node.replicas.require(topic, wanted.partition_index)
+    hosted.partition.require_leader(wanted.current_leader_epoch)
+    log = hosted.partition.log
+    end_offset = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+    found_timestamp, offset = NO_TIMESTAMP, NO_OFFSET
+    if timestamp == LATEST:
+        offset = end_offset
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        offset = log.log_start_offset
+    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        found_timestamp, offset = _search(log, timestamp, end_offset)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=0,
+        timestamp=found_timestamp,
+        offset=offset,
+        leader_epoch=_epoch_of(log, offset, latest=timestamp == LATEST),
+    )
+
+
+def _search(log: Log, timestamp: int, end_offset: Offset) -> tuple[int, Offset]:
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return NO_TIMESTAMP, NO_OFFSET
+    return found.timestamp, found.offset
+
+
+def _epoch_of(log: Log, offset: Offset, *, latest: bool) -> int:
+    if offset == NO_OFFSET:
+        return NO_EPOCH
+    return log.leader_epochs.latest if latest else log.leader_epochs.epoch_for_offset(offset)
+
+
+def _repeated_partitions(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            (repeated if key in seen else seen).add(key)
+    return repeated

@@ -1,0 +1,107 @@
+"""Produce, versions 3 to 13 (announced from 0, as Kafka does; 0 to 2 close the connection).
+
+Each partition's batch is appended while it still lies in the receive buffer. acks=0 is not answered, and an error there
+closes the connection, which is all that such a client can notice. acks=1 and acks=all are answered once appended: this
+node is the only replica. Not done yet: transactional batches.
+"""
+
+from __future__ import annotations
+
+from odradek.ids import NO_OFFSET, NO_TIMESTAMP
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from odradek.server.context import Context
+from odradek.server.replicas import Hosted
+from odradek.server.routes import Role, serves
+
+TOPIC_ID_VERSION = 13
+
+
+@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True)
+async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
+    appends = _Appends(ctx, request)
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[appends.append(topic, part) for part in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    if appends.to_flush:
+        await ctx.node.replicas.flush(appends.to_flush)
+    if request.acks == 0:
+        if appends.failed is not None:
+            raise appends.failed
+        return None
+    return ProduceResponse(responses=responses)
+
+
+class _Appends:
+    """The appends of one request, and what they leave to be done."""
+
+    __slots__ = ("_by_id", "_ctx", "_now_ms", "_refusal", "failed", "to_flush")
+
+    def __init__(self, ctx: Context, request: ProduceRequest) -> None:
+        self._ctx = ctx
+        self._by_id = ctx.api_version >= TOPIC_ID_VERSION
+        self._now_ms = ctx.now_ms
+        self._refusal = _refusal(request)
+        self.failed: KafkaError | None = None
+        self.to_flush: list[Hosted] = []
+
+    def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            replicas = self._ctx.node.replicas
+            if self._by_id:
+                hosted = replicas.find_by_id(topic.topic_id, part.index)
+            else:
+                hosted = replicas.find(topic.name, part.index)
+            if hosted is None:
+                raise self._unknown(topic)
+            records = part.records
+            if not isinstance(records, memoryview):
+                raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
+            info = replicas.append(hosted, records, now_ms=self._now_ms)
+        except KafkaError as error:
+            self.failed = error
+            return PartitionProduceResponse(
+                index=part.index,
+                error_code=error.code,
+                base_offset=NO_OFFSET,
+                log_append_time_ms=NO_TIMESTAMP,
+                log_start_offset=NO_OFFSET,
+                error_message=error.message,
+            )
+        if hosted.partition.log.flush_due(self._now_ms):
+            self.to_flush.append(hosted)
+        return PartitionProduceResponse(
+            index=part.index,
+            error_code=0,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+
+    def _unknown(self, topic: TopicProduceData) -> KafkaError:
+        if self._by_id and not self._ctx.node.replicas.has_topic_id(topic.topic_id):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this node")
+    return None

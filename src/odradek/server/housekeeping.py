@@ -1,0 +1,50 @@
+"""What a broker does now and then: retention, checkpoints, flushes that are due, and forgetting silent producers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from odradek.server.config import NodeConfig
+from odradek.server.replicas import Replicas
+
+SEALED_FLUSH_MS = 5_000
+"""Kafka syncs a segment soon after it was rolled; without that the recovery point would never move."""
+
+LONGEST_WAIT_MS = 86_400_000
+"""An interval of centuries (Kafka's way to say never) is no sleep that a timer can take."""
+
+
+class Housekeeping:
+    """One task a chore, each with its own interval."""
+
+    def __init__(self, config: NodeConfig, replicas: Replicas) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config, replicas = self._config, self._replicas
+        delay_ms = config.log_initial_task_delay_ms
+        self._every(config.log_retention_check_interval_ms, replicas.retain, delay_ms)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, replicas.checkpoint_high_watermarks, 0)
+        self._every(config.log_flush_offset_checkpoint_interval_ms, replicas.checkpoint_recovery_points, delay_ms)
+        self._every(config.log_flush_start_offset_checkpoint_interval_ms, replicas.checkpoint_log_starts, delay_ms)
+        self._every(config.producer_id_expiration_check_interval_ms, replicas.expire_producers, delay_ms)
+        self._every(min(config.log_flush_scheduler_interval_ms, SEALED_FLUSH_MS), replicas.flush_due, delay_ms)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _every(self, interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:
+        self._tasks.append(asyncio.create_task(_repeat(interval_ms, chore, delay_ms)))
+
+
+async def _repeat(interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:
+    await asyncio.sleep(min(delay_ms, LONGEST_WAIT_MS) / 1000)
+    while True:
+        await asyncio.sleep(min(interval_ms, LONGEST_WAIT_MS) / 1000)
+        await chore()

@@ -1,0 +1,244 @@
+"""A node: the one place where the rooms of the house are wired to the world.
+
+Starting goes bottom up (whose directories, the metadata log, the logs, the ports, the registration), stopping top
+down. Until the node is registered and unfenced it takes no connection, so nobody sees half of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from odradek.ids import NodeId, Uuid
+from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
+from odradek.metadata.controller.brokers import NodeDescription
+from odradek.metadata.features import SUPPORTED_FEATURES
+from odradek.metadata.image import Changes, Image
+from odradek.metadata.image.cluster import Endpoint, FeatureRange
+from odradek.metadata.image.configs import TOPIC_RESOURCE
+from odradek.metadata.raft.voters import Voter
+from odradek.metadata.uuids import random_uuid
+from odradek.ports import World
+from odradek.protocol.codec import Message
+from odradek.server.apply import apply_changes, whole_image
+from odradek.server.config import NodeConfig
+from odradek.server.controller import Controller
+from odradek.server.directories import Identity, all_directories, settle_identity
+from odradek.server.dispatch import Endpoints
+from odradek.server.fetch_sessions import FetchSessions
+from odradek.server.housekeeping import Housekeeping
+from odradek.server.net.buffers import BufferPool
+from odradek.server.net.listener import Listener, ListenerScope
+from odradek.server.purgatory import Purgatory
+from odradek.server.quorum import Quorum, QuorumSettings
+from odradek.server.replicas import Replicas
+from odradek.server.routes import Role
+from odradek.server.settings import Listener as ListenerSetting
+from odradek.storage.config import LogConfig, log_config
+from odradek.storage.directories import LogDirectory
+
+log = logging.getLogger(__name__)
+
+PLAINTEXT = 0
+SESSION_EVICTION_MS = 120_000
+LOCK_FILE = ".lock"
+
+
+class Node:
+    """One broker and controller in one process."""
+
+    def __init__(self, config: NodeConfig, world: World, *, cluster_id: str = "", poison_buffers: bool = False) -> None:
+        """`cluster_id` names a new cluster; `poison_buffers` (simulation) shows views that outlive their request."""
+        self.config = config
+        self.world = world
+        self.node_id = NodeId(config.node_id)
+        self.supported_features = SUPPORTED_FEATURES
+        self.purgatory = Purgatory(world.clock)
+        self.fetch_sessions = FetchSessions(
+            slots=config.max_incremental_fetch_session_cache_slots,
+            eviction_ms=SESSION_EVICTION_MS,
+            clock=world.clock,
+            entropy=world.entropy,
+        )
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        """Told once when the node cannot go on; whoever runs it must stop it."""
+        self.failed: BaseException | None = None
+        self.listeners: dict[str, Listener] = {}
+        self.ports: dict[str, int] = {}
+        self.serving = False
+        self.cluster_id = cluster_id
+        self._buffers = BufferPool(poison=poison_buffers)
+        self._directories: list[LogDirectory] = []
+        self._locks: list[Callable[[], None]] = []
+        self._housekeeping: Housekeeping | None = None
+        self.quorum: Quorum
+        self.controller: Controller
+        self.replicas: Replicas
+
+    @property
+    def image(self) -> Image:
+        """Everything the cluster agreed on, as far as this node knows."""
+        return self.quorum.image
+
+    # Starting and stopping.
+
+    async def start(self) -> None:
+        """Come back when every client can be served; whatever was begun is undone if that fails."""
+        for warning in self.config.warnings:
+            log.warning("%s", warning)
+        try:
+            await self._start()
+        except BaseException:
+            self._close_ports()
+            for directory in self._directories:
+                directory.go_offline()
+            self._release_locks()
+            raise
+
+    async def _start(self) -> None:
+        failed = self._lock_directories()
+        identity = settle_identity(self.config, self.world, cluster_id=self.cluster_id)
+        self.cluster_id = identity.cluster_id
+        self._open_directories(identity, failed)
+        self._open_quorum(identity)
+        self._open_replicas()
+        await self._open_ports()
+        await self.controller.register(self._description(identity), self._bootstrap())
+        await self.controller.unfence()
+        self._housekeeping = Housekeeping(self.config, self.replicas)
+        self._housekeeping.start()
+        self.serving = True
+
+    async def stop(self) -> None:
+        """Leave everything on disk as a clean shutdown leaves it."""
+        self.serving = False
+        self._close_ports()
+        self.purgatory.close()
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+        if self.failed is None:
+            await self.controller.fence()
+        await self.controller.close()
+        broker = self.image.cluster.brokers.get(self.node_id)
+        await self.quorum.close()
+        self.replicas.close(broker_epoch=-1 if broker is None else broker.broker_epoch)
+        self._release_locks()
+
+    def fail(self, failure: BaseException) -> None:
+        """A broken invariant or a metadata log that cannot be written: better down than wrong."""
+        if self.failed is None:
+            self.failed = failure
+            log.critical("The node cannot go on", exc_info=failure)
+            self.on_failure(failure)
+
+    # Starting, step by step.
+
+    def _lock_directories(self) -> dict[str, OSError]:
+        """Take the directories for this process; those that cannot be, and why."""
+        failed: dict[str, OSError] = {}
+        for path in all_directories(self.config):
+            try:
+                self.world.disk.make_directory(path)
+                self._locks.append(self.world.disk.lock(f"{path}/{LOCK_FILE}"))
+            except OSError as failure:
+                if path == self.config.metadata_log_dir:
+                    raise
+                failed[path] = failure
+        return failed
+
+    def _release_locks(self) -> None:
+        for release in self._locks:
+            release()
+        self._locks.clear()
+
+    def _open_directories(self, identity: Identity, failed: dict[str, OSError]) -> None:
+        """One that has failed is left out: the others and their partitions are served."""
+        for path in self.config.log_dirs:
+            if path in failed or path in identity.failed:
+                log.error("Log directory %s is offline: %s", path, failed.get(path) or identity.failed[path])
+                continue
+            self._directories.append(
+                LogDirectory(
+                    self.world.disk,
+                    path,
+                    identity.directory_ids[path],
+                    self.world.entropy,
+                    producer_expiration_ms=self.config.producer_id_expiration_ms,
+                )
+            )
+
+    def _open_quorum(self, identity: Identity) -> None:
+        config = self.config
+        own = config.controller_advertised_listeners[0]
+        directory_id = identity.directory_ids[config.metadata_log_dir]
+        self.quorum = Quorum(
+            self.world,
+            metadata_log_dir=config.metadata_log_dir,
+            me=Voter(self.node_id, own.host, own.port, directory_id),
+            listener_name=own.name,
+            settings=QuorumSettings(
+                segment_bytes=config.metadata_log_segment_bytes,
+                segment_ms=config.metadata_log_segment_ms,
+                max_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+                max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                max_retention_bytes=config.metadata_max_retention_bytes,
+                max_retention_ms=config.metadata_max_retention_ms,
+            ),
+        )
+        clean = all(directory.was_clean for directory in self._directories)
+        self.quorum.start(clean=clean)
+        self.controller = Controller(config, self.world, self.quorum)
+        self.controller.on_failure = self.fail
+
+    def _open_replicas(self) -> None:
+        self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
+        self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
+        self.replicas.apply_topics(whole_image(self.image))
+        self.quorum.on_commit = self._committed
+
+    def _committed(self, image: Image, changes: Changes) -> None:
+        apply_changes(self.replicas, image, changes)
+
+    async def _open_ports(self) -> None:
+        for listeners, role in (
+            (self.config.broker_listeners, Role.BROKER),
+            (self.config.controller_listeners, Role.CONTROLLER),
+        ):
+            endpoints = Endpoints(role)
+            for setting in listeners:
+                listener = Listener(ListenerScope(self, setting.name, endpoints, self._buffers))
+                self.listeners[setting.name] = listener
+                self.ports[setting.name] = await listener.open(setting.host, setting.port)
+
+    def _close_ports(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
+
+    def _description(self, identity: Identity) -> NodeDescription:
+        return NodeDescription(
+            node_id=self.node_id,
+            incarnation_id=random_uuid(self.world.entropy),
+            broker_endpoints=self._endpoints(self.config.advertised_listeners),
+            controller_endpoints=self._endpoints(self.config.controller_advertised_listeners),
+            features=tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES),
+            rack=self.config.broker_rack,
+            log_dirs=tuple(sorted(self._online_directory_ids(identity))),
+        )
+
+    def _online_directory_ids(self, identity: Identity) -> list[Uuid]:
+        return [identity.directory_ids[path] for path in self.config.log_dirs if path in identity.directory_ids]
+
+    def _endpoints(self, listeners: tuple[ListenerSetting, ...]) -> tuple[Endpoint, ...]:
+        """What others are told; where any free port was asked for, the one that was found."""
+        return tuple(
+            Endpoint(each.name, each.host, each.port or self.ports[each.name], PLAINTEXT) for each in listeners
+        )
+
+    def _bootstrap(self) -> tuple[Message, ...]:
+        path = f"{self.config.metadata_log_dir}/{BOOTSTRAP_FILE}"
+        if not self.world.disk.exists(path):
+            return default_bootstrap_records()
+        return read_bootstrap(self.world.disk.read_file(path))
+
+    def _log_config_of(self, topic: str) -> LogConfig:
+        return log_config(self.image.configs.of(TOPIC_RESOURCE, topic), self.config.log_defaults)

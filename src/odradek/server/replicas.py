@@ -1,0 +1,291 @@
+"""The partitions this node hosts: opened, fed, watched, kept tidy and closed.
+
+Cores decide (`replication.partition`, `storage.log`); this shell finds the right one, tells those who wait, keeps the
+checkpoints and takes a log directory offline when its disk fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from odradek.ids import NodeId, Offset, Uuid
+from odradek.metadata.image.topics import PartitionRegistration, TopicChanges, TopicImage
+from odradek.ports import World
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.replication.partition import Partition, PartitionState
+from odradek.server.config import NodeConfig
+from odradek.server.fetch_sessions import WatchedPartition
+from odradek.storage.config import LogConfig
+from odradek.storage.directories import LogDirectory
+from odradek.storage.log import AppendInfo
+
+log = logging.getLogger(__name__)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Hosted:
+    """One partition on this node, and the fetch sessions that want to hear of it."""
+
+    __slots__ = ("directory", "index", "partition", "topic", "topic_id", "watchers")
+
+    def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
+        self.index = index
+        self.partition = partition
+        self.directory = directory
+        self.watchers: dict[WatchedPartition, None] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def tell_watchers(self, added_bytes: int) -> None:
+        for watcher in self.watchers:
+            watcher.changed(added_bytes)
+
+    def dismiss_watchers(self) -> None:
+        """Nothing will change here any more: readers look for the partition anew, and find out why."""
+        for watcher in self.watchers:
+            watcher.hosted = None
+            watcher.changed(1 << 62)
+        self.watchers.clear()
+
+
+class Replicas:
+    """All hosted partitions, by topic name and by topic id."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        world: World,
+        directories: Sequence[LogDirectory],
+        log_config_of: Callable[[str], LogConfig],
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._node_id = NodeId(config.node_id)
+        self._log_config_of = log_config_of
+        self.directories = directories
+        self._by_name: dict[str, dict[int, Hosted]] = {}
+        self._by_id: dict[Uuid, dict[int, Hosted]] = {}
+        self.on_all_offline: Callable[[], None] = lambda: None
+
+    def __iter__(self) -> Iterator[Hosted]:
+        for topic in self._by_name.values():
+            yield from topic.values()
+
+    # Finding.
+
+    def find(self, topic: str, index: int) -> Hosted | None:
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find_by_id(self, topic_id: Uuid, index: int) -> Hosted | None:
+        partitions = self._by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def has_topic_id(self, topic_id: Uuid) -> bool:
+        return topic_id in self._by_id
+
+    def require(self, topic: str, index: int) -> Hosted:
+        hosted = self.find(topic, index)
+        if hosted is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return hosted
+
+    # Using.
+
+    def append(self, hosted: Hosted, batch: memoryview, *, now_ms: int) -> AppendInfo:
+        try:
+            info = hosted.partition.append(batch, now_ms=now_ms)
+        except OSError as failure:
+            raise self._storage_error(hosted.directory, failure) from failure
+        if hosted.watchers:
+            hosted.tell_watchers(len(batch))
+        return info
+
+    def delete_records(self, hosted: Hosted, before: Offset) -> None:
+        hosted.partition.log.delete_records_before(before)
+        hosted.tell_watchers(0)
+
+    async def flush(self, wanted: Iterable[Hosted]) -> None:
+        """Come back once all that is in these logs now survives a power loss."""
+        for hosted in wanted:
+            partition_log = hosted.partition.log
+            work = partition_log.flush_work()
+            try:
+                await self._world.workers.run(work)
+            except OSError as failure:
+                raise self._storage_error(hosted.directory, failure) from failure
+            partition_log.flushed(work.offset)
+
+    # What the cluster agreed on.
+
+    def apply_topics(self, changes: TopicChanges) -> None:
+        """Carry out what one metadata delta did to partitions."""
+        for topic in changes.deleted:
+            self._delete(topic)
+        for created in changes.created:
+            for index in created.partitions:
+                registration = created.topic.partitions[index]
+                if self._node_id in registration.replicas:
+                    self._host(created.topic, index, registration)
+        for changed in changes.changed:
+            for index in changed.partitions:
+                self._change(changed.topic, index, changed.topic.partitions[index])
+
+    def apply_topic_config(self, topic: str) -> None:
+        for hosted in self._by_name.get(topic, {}).values():
+            hosted.partition.log.config = self._log_config_of(topic)
+
+    def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        directory = self._directory_for(topic.name, index)
+        if directory is None:
+            log.error("No log directory is online for %s-%s", topic.name, index)
+            return
+        try:
+            partition_log = directory.open_log(
+                topic.name,
+                index,
+                topic_id=topic.topic_id,
+                config=self._log_config_of(topic.name),
+                now_ms=self._world.clock.now_ms(),
+            )
+        except OSError as failure:
+            self._storage_error(directory, failure)
+            return
+        hosted = Hosted(topic, index, Partition(self._node_id, partition_log), directory)
+        hosted.partition.apply(_state(registration))
+        self._by_name.setdefault(topic.name, {})[index] = hosted
+        self._by_id.setdefault(topic.topic_id, {})[index] = hosted
+
+    def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        hosted = self.find_by_id(topic.topic_id, index)
+        if hosted is not None:
+            hosted.partition.apply(_state(registration))
+            hosted.tell_watchers(0)
+
+    def _delete(self, topic: TopicImage) -> None:
+        self._by_name.pop(topic.name, None)
+        for hosted in self._by_id.pop(topic.topic_id, {}).values():
+            hosted.dismiss_watchers()
+            try:
+                hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
+            except OSError as failure:
+                self._storage_error(hosted.directory, failure)
+
+    def _directory_for(self, topic: str, index: int) -> LogDirectory | None:
+        """Where the partition is already, else the directory with the fewest."""
+        online = [directory for directory in self.directories if directory.online]
+        for directory in online:
+            if directory.holds(topic, index):
+                return directory
+        return min(online, key=lambda directory: directory.partition_count, default=None)
+
+    # Failing disks.
+
+    def _storage_error(self, directory: LogDirectory, failure: OSError) -> KafkaError:
+        """What to answer. A full disk refuses writes and goes on serving reads; any other error ends its use."""
+        if failure.errno in _FULL:
+            log.error("Refused a write: no space left in %s", directory.path)
+        elif directory.online:
+            log.error("Log directory %s is offline: %s", directory.path, failure)
+            self._take_offline(directory)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+
+    def _take_offline(self, directory: LogDirectory) -> None:
+        directory.go_offline()
+        for hosted in list(self):
+            if hosted.directory is directory:
+                hosted.dismiss_watchers()
+                del self._by_name[hosted.topic][hosted.index]
+                del self._by_id[hosted.topic_id][hosted.index]
+        if not any(each.online for each in self.directories):
+            log.critical("All log directories have failed")
+            self.on_all_offline()
+
+    # Housekeeping.
+
+    async def retain(self) -> None:
+        """Let old segments go and remove the files of those that went long enough ago."""
+        now_ms = self._world.clock.now_ms()
+        for hosted in list(self):
+            partition_log = hosted.partition.log
+            before = partition_log.log_start_offset
+            try:
+                partition_log.maybe_roll(now_ms)
+                partition_log.apply_retention(now_ms)
+                partition_log.purge_deleted(now_ms)
+            except OSError as failure:
+                self._storage_error(hosted.directory, failure)
+            if partition_log.log_start_offset != before:
+                hosted.tell_watchers(0)
+        for directory in self.directories:
+            if directory.online:
+                directory.purge_deleted(now_ms)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_high_watermarks)
+
+    async def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_recovery_points)
+
+    async def checkpoint_log_starts(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_log_starts)
+
+    def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
+        for directory in self.directories:
+            if directory.online:
+                try:
+                    write(directory)
+                except OSError as failure:
+                    self._storage_error(directory, failure)
+
+    async def flush_due(self) -> None:
+        """Sync the logs whose `flush.ms` has passed, and sealed segments that nobody has synced yet."""
+        now_ms = self._world.clock.now_ms()
+        for hosted in list(self):
+            if hosted.partition.log.needs_flush(now_ms):
+                try:
+                    await self.flush([hosted])
+                except KafkaError:
+                    continue  # Told, and the directory is offline, or full.
+
+    async def expire_producers(self) -> None:
+        now_ms = self._world.clock.now_ms()
+        for hosted in self:
+            hosted.partition.log.producers.expire(now_ms)
+
+    def set_aside_strays(self) -> None:
+        """Partitions on disk that the cluster does not know here were deleted while this node was away."""
+        now_ms = self._world.clock.now_ms()
+        for directory in self.directories:
+            for topic, index in directory.partitions:
+                hosted = self.find(topic, index)
+                if hosted is None or hosted.directory is not directory:
+                    directory.set_aside(topic, index, now_ms=now_ms)
+
+    def close(self, *, broker_epoch: int) -> None:
+        """Leave every directory as a clean shutdown leaves it."""
+        for directory in self.directories:
+            if directory.online:
+                try:
+                    directory.close()
+                    directory.mark_clean_shutdown(broker_epoch=broker_epoch)
+                except OSError as failure:
+                    self._storage_error(directory, failure)
+        self._by_name.clear()
+        self._by_id.clear()
+
+
+def _state(registration: PartitionRegistration) -> PartitionState:
+    return PartitionState(
+        leader=registration.leader,
+        leader_epoch=registration.leader_epoch,
+        partition_epoch=registration.partition_epoch,
+        replicas=registration.replicas,
+        isr=registration.isr,
+    )

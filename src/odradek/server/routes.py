@@ -1,0 +1,84 @@
+"""Which handler answers which API, on which kind of listener, in which versions.
+
+A handler says so itself with `@serves`; what is not here is not announced and not answered.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import Any, TypeVar
+
+from odradek.protocol.api import ApiKey, request_class
+from odradek.values import value
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+class Role(enum.Flag):
+    """Who answers on a listener."""
+
+    BROKER = enum.auto()
+    CONTROLLER = enum.auto()
+
+
+@value
+class Route:
+    """One API as this node serves it."""
+
+    api_key: ApiKey
+    roles: Role
+    handle: Callable[..., Coroutine[Any, Any, Any]]
+    min_version: int
+    max_version: int
+    announced_min_version: int
+    overlaps: bool
+    """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
+
+
+_ROUTES: dict[ApiKey, Route] = {}
+
+HANDLER_MODULES = (
+    "api_versions",
+    "create_partitions",
+    "create_topics",
+    "delete_records",
+    "delete_topics",
+    "describe_cluster",
+    "describe_topic_partitions",
+    "fetch",
+    "init_producer_id",
+    "list_offsets",
+    "metadata",
+    "offset_for_leader_epoch",
+    "produce",
+)
+
+
+def serves(
+    api_key: ApiKey, *, on: Role, announced_min_version: int | None = None, overlaps: bool = False
+) -> Callable[[HandlerT], HandlerT]:
+    """Register the decorated handler for every stable version of the API."""
+
+    def register(handle: HandlerT) -> HandlerT:
+        message = request_class(api_key)
+        _ROUTES[api_key] = Route(
+            api_key=api_key,
+            roles=on,
+            handle=handle,
+            min_version=message.min_version,
+            max_version=message.max_stable_version,
+            announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
+            overlaps=overlaps,
+        )
+        return handle
+
+    return register
+
+
+def routes_of(role: Role) -> dict[ApiKey, Route]:
+    """All that is served on a listener of that role, by key in ascending order."""
+    for name in HANDLER_MODULES:
+        import_module(f"odradek.server.handlers.{name}")
+    return {key: _ROUTES[key] for key in sorted(_ROUTES) if _ROUTES[key].roles & role}
