@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: help test check fmt lock clean
+.PHONY: help test check fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -33,6 +33,9 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 fmt: $(READY) ## Format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY) ## Write the generated pages anew
+	$(BIN)/python tools/config_reference.py
 
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade --generate-hashes \

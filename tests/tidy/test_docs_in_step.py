@@ -1,0 +1,45 @@
+"""What is written says what is so: generated pages are current, links lead somewhere, listed commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools import config_reference
+
+from odradek.server.settings import NODE_CONFIGS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").rglob("*.md")])
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def test_the_configuration_reference_is_current() -> None:
+    assert config_reference.PAGE.read_text() == config_reference.page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            assert (page.parent / target).exists(), f"{target} is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_that_pages_name_exist(page: Path) -> None:
+    named = re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", page.read_text(), re.M)
+    assert [name for name in named if not re.search(rf"^{name}:", MAKEFILE, re.M)] == []
+
+
+def test_every_target_is_listed_by_help() -> None:
+    targets = re.findall(r"^([a-z-]+):", MAKEFILE, re.M)
+    assert [name for name in targets if not re.search(rf"^{name}:.*## \S", MAKEFILE, re.M)] == []
+
+
+def test_every_honoured_key_is_read_somewhere() -> None:
+    """A key in the table that nothing reads would be a promise that is not kept."""
+    rooms = [path for path in (ROOT / "src").rglob("*.py") if path.name != "settings.py"]
+    everything = "\n".join(path.read_text() for path in rooms)
+    unread = [name for name in NODE_CONFIGS if not re.search(rf"\.{name.replace('.', '_')}\b|\"{name}\"", everything)]
+    assert unread == []
