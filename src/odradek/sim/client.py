@@ -107,4 +107,4 @@ class ClientConnection:
 
 def _disconnect(answer: asyncio.Future[Any]) -> None:
     answer.set_exception(Disconnected())
-    answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one, and not look here any more.
+    answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one.

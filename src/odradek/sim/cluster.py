@@ -15,7 +15,7 @@ from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.history import History, PowerLost, ProcessCrashed
-from odradek.sim.loop import Life, SimulatedLoop
+from odradek.sim.loop import Crashed, Life, SimulatedLoop
 from odradek.sim.network import Internet, SimulatedNetwork
 from odradek.sim.trace import Trace
 from odradek.sim.workers import SimulatedWorkers
@@ -40,6 +40,9 @@ PROPERTIES = {
 }
 """What takes minutes or days in a real node takes seconds here, so that every run meets it."""
 
+STEPS_TO_NOTE = 10
+"""More turns than any client needs from an answer's arrival to its note in the history."""
+
 
 MakeNode: TypeAlias = Callable[[NodeConfig, World], Node]
 
@@ -60,6 +63,7 @@ class Cluster:
         self.clock = SimulatedClock(self.loop)
         self.internet = Internet(self.loop, self.draw("network"), self.trace)
         self.device = Device(self.draw("disk"), self.trace)
+        self.device.provide("/data")
         self.up = asyncio.Event()
         self._make_node = make_node
         self._lives = 0
@@ -86,7 +90,7 @@ class Cluster:
         )
         self.trace.note(BROKER, f"starts, life {self._lives}")
         self._node = self._make_node(load(PROPERTIES, host_name=BROKER), world)
-        self._node.on_failure = lambda failure: self.loop.failures.append(f"the node gave up: {failure!r}")
+        self._node.on_failure = self._note_failure
         await self._in_life(life, self._node.start())
         self.trace.note(BROKER, "is up")
         self.up.set()
@@ -103,15 +107,24 @@ class Cluster:
         self.device.locks.clear()
         self.trace.mark("clean restart")
 
-    def crash(self, keep: Keep) -> None:
-        """Take the node away between two of its steps, or after a call struck it down."""
+    async def crash(self, keep: Keep) -> None:
+        """Take the node away between two of its steps, or after a call struck it down.
+
+        Clients first note what they had heard by then: a promise that is noted after the crash was made after it.
+        """
         assert self._life is not None
         self.up.clear()
         self.trace.note(BROKER, "is killed" if keep == "process" else "loses power")
-        self._end_life(self._life)
+        self._end_life(self._life, last_words=keep == "process")
+        for _ in range(STEPS_TO_NOTE):
+            await asyncio.sleep(0)
         self.device.crash(keep)
         self.history.add(ProcessCrashed() if keep == "process" else PowerLost())
         self.trace.mark("process crash" if keep == "process" else "power loss")
+
+    def _note_failure(self, failure: BaseException) -> None:
+        if not isinstance(failure, Crashed):
+            self.loop.failures.append(f"the node gave up: {failure!r}")
 
     async def _in_life(self, life: Life, step: Coroutine[Any, Any, None]) -> None:
         """Wait for something the node does; giving up waiting does not reach into the node."""
@@ -119,9 +132,9 @@ class Cluster:
         await asyncio.wait([task])
         task.result()
 
-    def _end_life(self, life: Life) -> None:
+    def _end_life(self, life: Life, *, last_words: bool = True) -> None:
         life.end()
-        self.internet.crash(life)
+        self.internet.crash(life, last_words=last_words)
         self._node = None
 
 

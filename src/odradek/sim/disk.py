@@ -134,6 +134,14 @@ class Device:
         self.on_change: Callable[[str, int], int | None] | None = None
         """Asked before every change, with its path and length: a number says to crash after so many bytes of it."""
 
+    def provide(self, path: str) -> None:
+        """Make a directory that no crash takes, as an administrator does before the first start."""
+        at = self.root
+        for name in _names(path):
+            directory = Directory()
+            at.entries[name] = at.device[name] = directory
+            at = directory
+
     def attach(self, life: Life) -> SimulatedDisk:
         """The disk as one node sees it for as long as it lives."""
         return SimulatedDisk(self, life)

@@ -41,7 +41,7 @@ class Faults:
             await fault()
 
     async def _kill(self) -> None:
-        self._cluster.crash(self._keep())
+        await self._cluster.crash(self._keep())
         await self._start_again()
 
     async def _strike_anywhere(self) -> None:
@@ -95,7 +95,7 @@ class Faults:
         except TimeoutError:
             cluster.device.on_change = None
             return
-        cluster.crash(self._keep())
+        await cluster.crash(self._keep())
         await self._start_again()
 
     async def _restart(self) -> None:
@@ -152,7 +152,7 @@ class Faults:
             return True
         starting.cancel()
         await asyncio.gather(starting, waiting, return_exceptions=True)
-        cluster.crash(self._keep())
+        await cluster.crash(self._keep())
         return False
 
     def _keep(self) -> Keep:

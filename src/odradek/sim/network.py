@@ -94,15 +94,15 @@ class SimulatedWire:
             end._flight_bytes = 0
             self._internet.later(end.life, end._hear_loss)
 
-    def crash(self) -> None:
-        """This end's machine is gone; what had left it as plain bytes may still arrive."""
+    def crash(self, *, last_words: bool) -> None:
+        """This end's machine is gone; `last_words` that had left it as plain bytes may still arrive."""
         self.closed = True
         kept: deque[bytes | FileSlice] = deque()
         for part in self._flight:
             if isinstance(part, FileSlice):
                 break
             kept.append(part)
-        if self._internet.draw.random() < 0.5:
+        if not last_words or self._internet.draw.random() < 0.5:
             kept.clear()
         self._flight = kept
         self._flight_bytes = sum(map(len, kept))
@@ -246,13 +246,13 @@ class Internet:
         """The network as one node sees it for as long as it lives."""
         return SimulatedNetwork(self, machine, life)
 
-    def crash(self, life: Life) -> None:
+    def crash(self, life: Life, *, last_words: bool = True) -> None:
         """Everything of that life is gone from the network."""
         for key in [key for key, listening in self.listeners.items() if listening.network.life is life]:
             del self.listeners[key]
         for wire in self.open_wires():
             if wire.life is life:
-                wire.crash()
+                wire.crash(last_words=last_words)
 
     def open_wires(self) -> list[SimulatedWire]:
         self.wires = [wire for wire in self.wires if not (wire.closed and wire.peer.closed)]

@@ -170,7 +170,6 @@ class Batch:
         self.records = records
         self.timestamp = timestamp
         self.sends = 0
-        self.resent_at_us = 0
 
 
 class Producer(Client):
@@ -229,8 +228,6 @@ class Producer(Client):
 
     def _send(self, batch: Batch) -> asyncio.Future[ProduceResponse]:
         batch.sends += 1
-        if batch.sends == 2:
-            batch.resent_at_us = self.cluster.loop.now_us
         partition = batch.partition
         data = build_batch(
             [Record(key=None, value=record) for record in batch.records],
@@ -247,17 +244,26 @@ class Producer(Client):
         )
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic])
         self.cluster.history.add(Sent(self.name, partition, batch.records, batch.sends > 1))
-        return self.ask_soon(request, ProduceResponse, self._version)
+        again = batch.sends > 1
+        answer = self.ask_soon(request, ProduceResponse, self._version)
+        answer.add_done_callback(lambda heard: self._note(batch, heard, again=again))
+        return answer
+
+    def _note(self, batch: Batch, heard: asyncio.Future[ProduceResponse], *, again: bool) -> None:
+        """Put what was promised into the history at once, whenever this producer may come to look at it."""
+        if heard.cancelled() or heard.exception() is not None:
+            return
+        answer = heard.result().responses[0].partition_responses[0]
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            offset = -1 if answer.error_code else answer.base_offset
+            self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, again))
+            self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
 
     def _hear(self, batch: Batch, response: ProduceResponse) -> None:
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._unacknowledged.remove(batch)
-            offset = answer.base_offset if error is ErrorCode.NONE else -1
-            event = Acknowledged(self.name, batch.partition, offset, batch.records, batch.sends > 1)
-            self.cluster.history.add(event)
-            self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
         elif error in _LOST_STATE:
             # Whether batches in flight were written is unknown, so none of them may be sent under another id.
             self.cluster.history.add(Rejected(self.name, batch.partition, error.name, batch.records))
