@@ -243,6 +243,11 @@ class Producer(Client):
             partition_data=[PartitionProduceData(index=partition.index, records=memoryview(data))],
         )
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic])
+        self.cluster.trace.note(
+            self.name,
+            f"sends {partition} sequence {batch.sequence} of producer {self._producer_id}, {len(batch.records)} records"
+            + (" again" if batch.sends > 1 else ""),
+        )
         self.cluster.history.add(Sent(self.name, partition, batch.records, batch.sends > 1))
         again = batch.sends > 1
         answer = self.ask_soon(request, ProduceResponse, self._version)

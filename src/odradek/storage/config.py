@@ -11,6 +11,8 @@ from typing import Any
 
 from odradek.configdef import (
     LONG_MAX as LONG_MAX,
+)
+from odradek.configdef import (
     Choices,
     ConfigError,
     ConfigKey,

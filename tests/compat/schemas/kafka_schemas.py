@@ -56,7 +56,7 @@ def schemas(name: str, version: str = KAFKA_VERSION) -> dict[str, dict[str, Any]
     with zipfile.ZipFile(artifact(f"org.apache.kafka:{name}:{version}")) as jar:
         for path in jar.namelist():
             if path.startswith("common/me") and path.endswith(".json"):
-                schema = json.loads(_without_comments(jar.read(path).decode()))
+                schema = json.loads(_without_comments(jar.read(path).decode()), object_hook=_without_null_default)
                 if schema["validVersions"] != "none":
                     found[schema["name"]] = schema
     return found
@@ -72,6 +72,11 @@ def schema_of(cls: type[Message]) -> dict[str, Any] | None:
 
 def _without_comments(text: str) -> str:
     return re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda match: match.group(1) or "", text)
+
+
+def _without_null_default(raw: dict[str, Any]) -> dict[str, Any]:
+    """Kafka's generator reads `null` as no default at all; only the text "null" makes null the default."""
+    return {key: value for key, value in raw.items() if key != "default" or value is not None}
 
 
 def snake_case(name: str) -> str:
@@ -144,7 +149,7 @@ def _kafka_default(raw: dict[str, Any], kind: str) -> Any:
     if "default" not in raw:
         return _implicit_default(kind)
     text = raw["default"]
-    if text is None or text == "null":
+    if text == "null":
         return None
     if kind == "bool":
         return str(text).lower() == "true"

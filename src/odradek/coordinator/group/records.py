@@ -101,8 +101,8 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    session_timeout_ms: int32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: int32 = 0
+    supported_protocols: list[ClassicProtocol] = field(default_factory=list)
 
 
 class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexible="0+"):
@@ -114,7 +114,9 @@ class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexibl
     subscribed_topic_regex: string | None = field(nullable="0+")
     rebalance_timeout_ms: int32 = -1
     server_assignor: string | None = field(nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = field(nullable="0+", tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        nullable="0+", tag=0, default_factory=ClassicMemberMetadata
+    )
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions="0"):
@@ -148,7 +150,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions="0"):
 class TopicPartitions(Struct):
     topic_id: uuid
     partitions: list[int32]
-    assignment_epochs: list[int32] | None = field(nullable="0+", tag=0, default=None)
+    assignment_epochs: list[int32] | None = field(nullable="0+", tag=0, default_factory=list)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions="0", flexible="0+"):

@@ -19,7 +19,7 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
     epoch: int32
     metadata_hash: int64
     validated_topology_epoch: int32 = field(tag=0, default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = field(nullable="0+", tag=1, default=None)
+    last_assignment_configs: list[LastAssignmentConfig] | None = field(nullable="0+", tag=1, default_factory=list)
 
 
 class StreamsGroupMemberMetadataKey(Message, api_key=19, versions="0"):
@@ -82,7 +82,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions="0"):
 class CurrentTaskIds(Struct):
     subtopology_id: string
     partitions: list[int32]
-    assignment_epochs: list[int32] | None = field(nullable="0+", tag=0, default=None)
+    assignment_epochs: list[int32] | None = field(nullable="0+", tag=0, default_factory=list)
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, api_key=22, versions="0", flexible="0+"):

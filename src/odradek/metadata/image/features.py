@@ -23,7 +23,8 @@ class FeaturesImage:
     def served(self, kraft_version: int) -> dict[str, int]:
         """Finalized levels to tell clients: of features that this node serves, since a client acts on what it is told.
 
-        kraft.version comes from the quorum's own control records. A directory that Apache Kafka formatted finalizes more; those levels stay on record and are not announced.
+        kraft.version comes from the quorum's own control records. A directory that Apache Kafka formatted finalizes
+        more; those levels stay on record and are not announced.
         """
         levels = {name: level for name, level in self.finalized.items() if supported_feature(name) is not None}
         if self.metadata_version:

@@ -39,6 +39,9 @@ MAX_UNSENT_BYTES = 1024 * 1024
 FULL_FRAME_BUFFER_BYTES = 2 * 1024 * 1024
 """Up to here a declared length is believed and gets its buffer at once; beyond, the buffer doubles as bytes arrive."""
 
+LARGE_FRAME_BYTES = 64 * 1024
+"""A frame this large is received up to its end and no further: what comes behind it would have to be moved."""
+
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")
 _ANSWER = Struct(">ii")
@@ -68,6 +71,7 @@ class Connection:
         "_closed",
         "_end",
         "_expected_bytes",
+        "_frame_end",
         "_get_endpoint",
         "_monotonic_ms",
         "_paused",
@@ -89,6 +93,9 @@ class Connection:
         self._start = 0
         self._end = 0
         self._expected_bytes = 0
+        """The size of the last frame if it was a large one: the next is likely to be like it."""
+        self._frame_end = 0
+        """Where in the buffer a large frame that has begun will end."""
         self._answers: list[Part] = []
         self._waiting: deque[_Slot] = deque()
         self._paused = False
@@ -110,8 +117,8 @@ class Connection:
         buffer = self._buffer
         if buffer is None:
             self._buffer = buffer = self._scope.buffers.take(self._expected_bytes)
-            return buffer.view
-        return buffer.view[self._end :]
+            return buffer.view[: self._expected_bytes] if self._expected_bytes else buffer.view
+        return buffer.view[self._end : self._frame_end] if self._frame_end else buffer.view[self._end :]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -165,7 +172,7 @@ class Connection:
                 return
         self._set_paused(held)
         if start == end:
-            self._expected_bytes = end if end <= FULL_FRAME_BUFFER_BYTES else 0
+            self._expected_bytes = end if LARGE_FRAME_BYTES <= end <= FULL_FRAME_BUFFER_BYTES else 0
             self._release()
         elif not held:
             self._make_room(start, end)
@@ -176,26 +183,31 @@ class Connection:
         assert buffer is not None
         have = end - start
         needed = _SIZE.unpack_from(buffer.view, start)[0] + 4 if have >= 4 else have + 4
-        if needed <= buffer.size - start:
-            return
-        if needed <= buffer.size:
-            buffer.view[:have] = bytes(buffer.view[start:end])
+        if needed > buffer.size - start:
+            buffer = self._move_to_front(buffer, start, have, needed)
+        frame_end = self._start + needed
+        self._frame_end = min(frame_end, buffer.size) if needed >= LARGE_FRAME_BYTES else 0
+
+    def _move_to_front(self, buffer: Buffer, start: int, have: int, needed: int) -> Buffer:
+        """Of the same buffer, or of a larger one."""
+        begun = buffer.view[start : start + have]
+        # A declared length is not believed beyond a bound: memory follows the bytes that really came.
+        size = needed if needed <= FULL_FRAME_BUFFER_BYTES else min(needed, max(have * 2, FULL_FRAME_BUFFER_BYTES))
+        if size <= buffer.size:
+            buffer.view[:have] = bytes(begun)
         else:
-            # A declared length is not believed beyond a bound: memory follows the bytes that really came.
-            size = needed if needed <= FULL_FRAME_BUFFER_BYTES else min(needed, max(have * 2, FULL_FRAME_BUFFER_BYTES))
-            if size <= buffer.size - start:
-                return
             larger = self._scope.buffers.take(size)
-            larger.view[:have] = buffer.view[start:end]
+            larger.view[:have] = begun
             self._scope.buffers.give_back(buffer)
-            self._buffer = larger
+            self._buffer = buffer = larger
         self._start, self._end = 0, have
+        return buffer
 
     def _release(self) -> None:
         buffer = self._buffer
         if buffer is not None:
             self._buffer = None
-            self._start = self._end = 0
+            self._start = self._end = self._frame_end = 0
             self._scope.buffers.give_back(buffer)
 
     def _set_paused(self, paused: bool) -> None:
