@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ from odradek.configdef import (
     did_you_mean,
 )
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.values import value
+from odradek.values import replace, value
 
 MILLIS_PER_MINUTE = 60_000
 MILLIS_PER_HOUR = 3_600_000
@@ -140,7 +139,7 @@ def _with_overrides(defaults: LogConfig, parsed: Mapping[str, ConfigValue]) -> L
 def _replace(config: LogConfig, changes: dict[str, Any]) -> LogConfig:
     """Keys without a field (tiered storage, throttles) are valid and stay with the topic, but no log reads them."""
     fields = {name: given for name, given in changes.items() if name in _FIELDS}
-    return dataclasses.replace(config, **fields)
+    return replace(config, **fields)
 
 
 def _field(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 
 from odradek.ids import NodeId, Uuid
@@ -19,7 +18,7 @@ from odradek.metadata.records import (
     UnregisterBrokerRecord,
 )
 from odradek.protocol.codec import Message
-from odradek.values import value
+from odradek.values import replace, value
 
 FENCED = 1
 UNFENCED = -1
@@ -147,7 +146,7 @@ class ClusterDelta:
         broker = self._broker(record.broker_id, record.broker_epoch)
         fenced = broker.fenced if record.fenced == 0 else record.fenced == FENCED
         cordoned = record.cordoned_log_dirs
-        self._brokers[broker.broker_id] = dataclasses.replace(
+        self._brokers[broker.broker_id] = replace(
             broker,
             fenced=fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown == 1,
@@ -191,7 +190,7 @@ class ClusterDelta:
         return broker
 
     def _fence(self, broker: BrokerRegistration, *, fenced: bool) -> None:
-        self._brokers[broker.broker_id] = dataclasses.replace(broker, fenced=fenced)
+        self._brokers[broker.broker_id] = replace(broker, fenced=fenced)
 
 
 def register_broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
