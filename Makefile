@@ -15,6 +15,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
+# Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help test check fmt docs lock clean
 
 help: ## List the targets
