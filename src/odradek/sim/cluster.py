@@ -14,8 +14,8 @@ from odradek.server.node import Node
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.history import History, PowerLost, ProcessCrashed
-from odradek.sim.loop import Crashed, Life, SimulatedLoop
+from odradek.sim.history import History, PowerLost, ProcessCrashed, Restarted
+from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.network import Internet, SimulatedNetwork
 from odradek.sim.trace import Trace
 from odradek.sim.workers import SimulatedWorkers
@@ -90,7 +90,7 @@ class Cluster:
         )
         self.trace.note(BROKER, f"starts, life {self._lives}")
         self._node = self._make_node(load(PROPERTIES, host_name=BROKER), world)
-        self._node.on_failure = self._note_failure
+        self._node.on_failure = lambda failure: self._note_failure(life, failure)
         await self._in_life(life, self._node.start())
         self.trace.note(BROKER, "is up")
         self.up.set()
@@ -105,6 +105,7 @@ class Cluster:
         self.trace.note(BROKER, "has stopped")
         self._end_life(self._life)
         self.device.locks.clear()
+        self.history.add(Restarted())
         self.trace.mark("clean restart")
 
     async def crash(self, keep: Keep) -> None:
@@ -122,8 +123,9 @@ class Cluster:
         self.history.add(ProcessCrashed() if keep == "process" else PowerLost())
         self.trace.mark("process crash" if keep == "process" else "power loss")
 
-    def _note_failure(self, failure: BaseException) -> None:
-        if not isinstance(failure, Crashed):
+    def _note_failure(self, life: Life, failure: BaseException) -> None:
+        """A node that gives up has found itself wrong; one that is being unwound has not."""
+        if life.alive:
             self.loop.failures.append(f"the node gave up: {failure!r}")
 
     async def _in_life(self, life: Life, step: Coroutine[Any, Any, None]) -> None:

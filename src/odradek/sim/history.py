@@ -85,11 +85,11 @@ class PowerLost:
 
 
 @value
-class DiskFilled:
-    """The disk refused writes for a while."""
+class Restarted:
+    """The node was stopped in order and started again."""
 
 
-Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled
+Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | Restarted
 
 
 class History:
