@@ -142,13 +142,14 @@ class _Decoder:
         if each.is_array:
             self.array(each, target, flexible=flexible, nullable=nullable)
         elif not isinstance(each.type, WireType):
-            self.nested(each.type, target, nullable=nullable)
+            self.nested(each.type, target, nullable=nullable, tagged=each.tag is not None)
         elif each.type.size:
             self.run.append((each.type.format, target))
         else:
             self.sized(each.type, target, flexible=flexible, nullable=nullable)
 
-    def nested(self, cls: type[Struct], target: str, *, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], target: str, *, nullable: bool, tagged: bool) -> None:
+        """A struct; before a nullable one a byte says whether it is there: 0 or 1 in tagged fields, else -1 or 1."""
         if not nullable:
             self.flush()
             self.read_struct(cls, target)
@@ -156,7 +157,7 @@ class _Decoder:
         marker = self.name()
         self.run.append(("b", marker))
         self.flush()
-        self.line(f"if {marker} < 0: {target} = None")
+        self.line(f"if {marker} {'<=' if tagged else '<'} 0: {target} = None")
         with self.block("else:"):
             self.read_struct(cls, target)
 

@@ -110,20 +110,21 @@ class _Encoder:
         if each.is_array:
             self.array(each, value, flexible=flexible, nullable=nullable)
         elif not isinstance(each.type, WireType):
-            self.nested(each.type, value, nullable=nullable)
+            self.nested(each.type, value, null=(0 if each.tag is not None else 255) if nullable else None)
         elif each.type.size:
             self.run.append((each.type.format, value))
         else:
             self.sized(each.type, value, flexible=flexible, nullable=nullable)
 
-    def nested(self, cls: type[Struct], value: str, *, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], value: str, *, null: int | None) -> None:
+        """A struct; a nullable one after the byte 1, or the byte that says null, which differs in tagged fields."""
         inner = self.name()
         self.line(f"{inner} = {value}")
-        if not nullable:
+        if null is None:
             self.struct(cls, inner)
             return
         self.flush()
-        self.line(f"if {inner} is None: a(b'\\xff')")
+        self.line(f"if {inner} is None: a({bytes([null])!r})")
         with self.block("else:"):
             self.run.append(("B", "1"))
             self.struct(cls, inner)

@@ -44,6 +44,7 @@ class Example(Message, api_key=99, versions="0-3", flexible="2+", unstable="3"):
     leader: Leader = field(versions="2+", tag=1, default_factory=Leader)
     note: bytes_ | None = field(versions="3+", nullable="3+", tag=0, default=None)
     labels: list[string] = field(versions="3+", tag=2, default_factory=list)
+    successor: Leader | None = field(versions="3+", nullable="3+", tag=3, default_factory=Leader)
 
 
 def example() -> Example:
@@ -56,6 +57,7 @@ def example() -> Example:
         leader=Leader(id=4),
         note=b"\0",
         labels=["a", ""],
+        successor=None,
     )
 
 
@@ -134,7 +136,7 @@ WITHOUT_TAGS = "02 74  02 02 68 0001 00  03 01 00  00  3fe0000000000000 00000000
         (2, WITHOUT_TAGS + "01 01 09 00000004 ffffffff 00"),
         (
             3,
-            WITHOUT_TAGS + "03  00 02 02 00  01 09 00000004 ffffffff 00  02 04 03 02 61 01",
+            WITHOUT_TAGS + "04  00 02 02 00  01 09 00000004 ffffffff 00  02 04 03 02 61 01  03 01 00",
         ),
     ],
 )
@@ -154,6 +156,12 @@ def test_a_null_that_the_version_cannot_say_is_an_error() -> None:
         encode(example(), 1)
     with pytest.raises(AttributeError):
         encode(Example(name=None, places=[]), 0)  # type: ignore[arg-type]
+
+
+def test_a_nullable_struct_in_a_tagged_field() -> None:
+    message = Example(name="t", places=[], successor=Leader(id=7))
+    assert encode(message, 3).endswith(bytes.fromhex("01 03 0a 01 00000007 ffffffff 00"))
+    assert decode(Example, 3, encode(message, 3)) == message
 
 
 def test_tagged_fields_with_their_default_are_not_sent() -> None:
