@@ -222,6 +222,8 @@ def effective_topic_configs(
     entries = []
     for name in sorted(TOPIC_CONFIGS):
         key = TOPIC_CONFIGS[name]
+        if key.internal:
+            continue
         text: str | None = None
         source = _BY_DEFAULT
         if name in topic_configs:

@@ -28,18 +28,20 @@ def create_partitions(
     results: list[CreatePartitionsTopicResult] = []
     names = [topic.name for topic in request.topics]
     for topic in request.topics:
-        code, message = ErrorCode.NONE, None
+        code: ErrorCode = ErrorCode.NONE
+        message: str | None = None
         try:
             if names.count(topic.name) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             before = image.topics.by_name.get(topic.name)
             if before is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            added = _added(image, topic, before, entropy)
-            if len(records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
-                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-            for index, partition in enumerate(added, start=len(before.partitions)):
-                records.append(partition_record(before.topic_id, index, partition))
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                added = _added(image, topic, before, entropy)
+                if len(records) + len(added) > MAX_PARTITIONS_PER_REQUEST:
+                    raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+                for index, partition in enumerate(added, start=len(before.partitions)):
+                    records.append(partition_record(before.topic_id, index, partition))
         except KafkaError as refused:
             code, message = refused.code, refused.message
         if not any(result.name == topic.name for result in results):

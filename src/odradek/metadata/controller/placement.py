@@ -29,7 +29,7 @@ def place(
     if replication_factor > len(candidates):
         raise _impossible(
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(candidates)} broker(s) are registered."
+            f"{len(candidates)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
     if len(candidates) == 1:
         return [(candidates[0].broker_id,)] * partition_count

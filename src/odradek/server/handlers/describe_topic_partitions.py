@@ -9,7 +9,7 @@ from odradek.ids import NO_NODE, ZERO_UUID
 from odradek.metadata.image.topics import PartitionRegistration, TopicImage
 from odradek.metadata.topic_names import is_internal, name_error
 from odradek.protocol.api import ApiKey
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -17,7 +17,7 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from odradek.server.authorized_operations import TOPIC_OPERATIONS
+from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
 from odradek.server.cluster_view import ClusterView
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
@@ -26,15 +26,13 @@ from odradek.server.routes import Role, serves
 @serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor.partition_index}",
-        )
     topics = ctx.node.image.topics
     first_name, first_index = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
     named = [topic.name for topic in request.topics]
     names = sorted(name for name in dict.fromkeys(named or topics.by_name) if name >= first_name)
+    if cursor is not None and (cursor.partition_index < 0 or (named and names[:1] != [first_name])):
+        # A page can only begin at a partition, and within the topics that were asked for.
+        return DescribeTopicPartitionsResponse(topics=[_error(name, ErrorCode.INVALID_REQUEST) for name in named])
     view = ClusterView(ctx.node.image.cluster, ctx.listener_name)
     room = max(min(ctx.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     answers: list[DescribeTopicPartitionsResponseTopic] = []
@@ -45,7 +43,9 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
             break
         topic = topics.by_name.get(name)
         if topic is None:
-            answers.append(_unknown(name))
+            known = name_error(name) is None
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
+            answers.append(_error(name, code, TOPIC_OPERATIONS))
             continue
         start = first_index if name == first_name else 0
         end = min(len(topic.partitions), start + room)
@@ -82,13 +82,12 @@ def _partition(
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+def _error(name: str, code: ErrorCode, operations: int = NOT_ASKED_FOR) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=is_internal(name),
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )

@@ -45,6 +45,8 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
         if ids:
             topics = _topics_by_id(ctx, list(ids))
+        elif any(topic.name is None for topic in wanted):
+            return _malformed(request)
         else:
             names = list(dict.fromkeys(topic.name for topic in wanted if topic.name is not None))
             topics = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
@@ -177,7 +179,10 @@ def _error_topic(name: str | None, code: ErrorCode, topic_id: Uuid = ZERO_UUID) 
 
 
 def _malformed(request: MetadataRequest) -> MetadataResponse:
-    """Names may not be null, nor ids given, before version 12."""
+    """Before version 12 names may not be null, nor ids given; after it one of the two must be."""
     return MetadataResponse(
-        topics=[_error_topic(topic.name or "", ErrorCode.INVALID_REQUEST) for topic in request.topics or ()]
+        error_code=ErrorCode.INVALID_REQUEST,
+        topics=[
+            _error_topic(topic.name or "", ErrorCode.INVALID_REQUEST, topic.topic_id) for topic in request.topics or ()
+        ],
     )

@@ -136,7 +136,7 @@ def test_more_replicas_than_brokers() -> None:
     assert refused(cluster(), wanted("t", 1, 2)) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
-        "only 1 broker(s) are registered.",
+        "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
     )
 
 
