@@ -28,6 +28,7 @@ class Endpoint:
         "flexible_response",
         "handle",
         "overlaps",
+        "quick",
         "served",
     )
 
@@ -40,6 +41,7 @@ class Endpoint:
         self.flexible_header = request_header_version(route.api_key, version) >= 2
         self.flexible_response = response_header_version(route.api_key, version) >= 1
         self.overlaps = route.overlaps
+        self.quick = None if route.quick is None else route.quick(version)
         self.served = 0
 
 

@@ -8,10 +8,19 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from odradek.protocol.api import ApiKey, request_class
 from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.server.node import Node
+
+QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], bytes | None]
+"""(node, frame, where the request begins, correlation id) to the whole answer, empty where none is sent.
+
+None means that the request is not of the kind it knows, and nothing was done: the declared way takes over.
+"""
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
 
@@ -35,6 +44,8 @@ class Route:
     announced_min_version: int
     overlaps: bool
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
+    quick: Callable[[int], QuickHandler] | None
+    """A hand-made way through for the most common requests of a version."""
 
 
 _ROUTES: dict[ApiKey, Route] = {}
@@ -57,7 +68,12 @@ HANDLER_MODULES = (
 
 
 def serves(
-    api_key: ApiKey, *, on: Role, announced_min_version: int | None = None, overlaps: bool = False
+    api_key: ApiKey,
+    *,
+    on: Role,
+    announced_min_version: int | None = None,
+    overlaps: bool = False,
+    quick: Callable[[int], QuickHandler] | None = None,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register the decorated handler for every stable version of the API."""
 
@@ -71,6 +87,7 @@ def serves(
             max_version=message.max_stable_version,
             announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
             overlaps=overlaps,
+            quick=quick,
         )
         return handle
 

@@ -82,13 +82,13 @@ class Log:
         "_draw",
         "_flush_messages",
         "_flush_ms",
+        "_flushed_once",
         "_hw_position",
         "_hw_segment",
         "_index_interval_bytes",
         "_last_flush_ms",
         "_max_message_bytes",
         "_max_timestamp_ahead_ms",
-        "_names_changed",
         "_roll_jitter_ms",
         "_sealed_bytes",
         "_segment_bytes",
@@ -96,6 +96,7 @@ class Log:
         "_told_ms",
         "_verbatim",
         "directory",
+        "flushes_on_append",
         "high_watermark",
         "leader_epochs",
         "log_end_offset",
@@ -146,7 +147,7 @@ class Log:
         self._deletions = Deletions(disk)
         self._told_ms = now_ms  # The time of the last append: recent enough for what has no time of its own.
         self._last_flush_ms = now_ms
-        self._names_changed = True  # Since the last sync of the directory, as far as is known.
+        self._flushed_once = False
         self._draw = draw
         self._roll_jitter_ms = 0
         self.config = config
@@ -248,6 +249,7 @@ class Log:
         self._index_interval_bytes = config.index_interval_bytes
         self._flush_messages = config.flush_messages
         self._flush_ms = config.flush_ms
+        self.flushes_on_append = config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         self._roll_jitter_ms = self._draw(jitter) if jitter > 0 else 0
 
@@ -401,10 +403,10 @@ class Log:
             self.high_watermark = self.log_end_offset
             self._hw_segment = self._active
             self._hw_position = self._active.size
+            if self.producers.first_unstable_offset is not None:
+                self.producers.high_watermark_advanced(self.high_watermark)
         else:
             self._place_high_watermark(offset)
-        if self.producers.first_unstable_offset is not None:
-            self.producers.high_watermark_advanced(self.high_watermark)
         return True
 
     # Reading
@@ -487,7 +489,6 @@ class Log:
         self.segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
-        self._names_changed = True
 
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
@@ -571,19 +572,21 @@ class Log:
         """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
         self._last_flush_ms = self._told_ms
         first = self._segment_number(self.recovery_point)
-        names_changed, self._names_changed = self._names_changed, False
+        # What is not synced yet is told by the recovery point, which moves once the work is done: work may be given up.
+        begun_since = self.recovery_point if self._flushed_once else 0
         return FlushWork(
             self._disk,
             self.directory,
             self.segments[first:],
             self.log_end_offset,
-            epochs=self.leader_epochs.unsynced_path(),
-            names_changed=names_changed,
+            epochs=self.leader_epochs.path_if_changed_since(begun_since),
+            names_changed=not self._flushed_once or self._active.base_offset >= begun_since,
         )
 
     def flushed(self, offset: int) -> None:
         """All below this offset is on the device."""
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+        self._flushed_once = True
 
     def close(self, *, durable: bool = True) -> None:
         """Write indexes and producer state, sync (unless told not to) and let go of all files."""
@@ -688,11 +691,11 @@ class Log:
 
     def _place_high_watermark(self, offset: int) -> None:
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        segment = self.segments[self._segment_number(offset)]
         self.high_watermark = Offset(offset)
-        self._hw_segment = self.segments[self._segment_number(offset)]
-        self._hw_position = (
-            self._hw_segment.size if offset == self.log_end_offset else self._hw_segment.locate(offset)[0]
-        )
+        self._hw_segment = segment
+        self._hw_position = segment.size if offset == self.log_end_offset else segment.locate(offset)[0]
+        self.producers.high_watermark_advanced(offset)
 
     def _drop_segments(self, start: int, end: int, now_ms: int) -> None:
         deadline_ms = now_ms + self._config.file_delete_delay_ms

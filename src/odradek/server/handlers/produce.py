@@ -7,7 +7,6 @@ node is the only replica. Not done yet: transactional batches.
 
 from __future__ import annotations
 
-from odradek.ids import NO_OFFSET, NO_TIMESTAMP
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -19,13 +18,14 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.server.context import Context
+from odradek.server.handlers.quick_produce import quick_produce, refused
 from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
 
 TOPIC_ID_VERSION = 13
 
 
-@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True)
+@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True, quick=quick_produce)
 async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     appends = _Appends(ctx, request)
     responses = [
@@ -75,14 +75,7 @@ class _Appends:
             info = replicas.append(hosted, records, now_ms=self._now_ms)
         except KafkaError as error:
             self.failed = error
-            return PartitionProduceResponse(
-                index=part.index,
-                error_code=error.code,
-                base_offset=NO_OFFSET,
-                log_append_time_ms=NO_TIMESTAMP,
-                log_start_offset=NO_OFFSET,
-                error_message=error.message,
-            )
+            return refused(part.index, error)
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append(hosted)
         return PartitionProduceResponse(

@@ -249,6 +249,8 @@ class Connection:
                 client_id = None
             if endpoint.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+            if endpoint.quick is not None and self._serve_quickly(endpoint, frame, position, correlation_id):
+                return True
             request, position = endpoint.decode(frame, position)
             if position != len(frame):
                 raise MalformedFrame(f"{len(frame) - position} bytes after the end of the request")
@@ -261,17 +263,33 @@ class Connection:
         self._step(endpoint, correlation_id, endpoint.handle(context, request))
         return True
 
+    def _serve_quickly(self, endpoint: Endpoint, frame: memoryview, position: int, correlation_id: int) -> bool:
+        """Answer a request of the most common kind; False if it is not, and then nothing was done."""
+        assert endpoint.quick is not None
+        try:
+            answer = endpoint.quick(self._scope.node, frame, position, correlation_id)
+        except Exception as error:  # noqa: BLE001 - sorted out by kind
+            self._answer_failure(endpoint, correlation_id, error)
+            return True
+        if answer is None:
+            return False
+        endpoint.served += 1
+        self.last_request_ms = self._monotonic_ms()
+        if self._waiting:
+            slot = _Slot(endpoint, correlation_id)
+            slot.parts = [answer] if answer else []
+            self._waiting.append(slot)
+        elif answer:
+            self._answers.append(answer)
+        return True
+
     def _step(self, endpoint: Endpoint, correlation_id: int, handler: Coroutine[Any, Any, Message | None]) -> None:
         try:
             awaited = handler.send(None)
         except StopIteration as done:
             self._answer(endpoint, correlation_id, done.value)
-        except AssertionError as broken:
-            self._scope.node.fail(broken)
-        except KafkaError as error:
-            self._answer_error(endpoint, correlation_id, error)
-        except Exception:  # noqa: BLE001 - told in full; a bug costs the sender its connection, not the node
-            self._fail(endpoint)
+        except Exception as error:  # noqa: BLE001 - sorted out by kind
+            self._answer_failure(endpoint, correlation_id, error)
         else:
             slot = _Slot(endpoint, correlation_id)
             self._waiting.append(slot)
@@ -282,17 +300,12 @@ class Connection:
         if task.cancelled() or self._closed:
             return
         error = task.exception()
-        if error is None:
-            response = task.result()
-        elif isinstance(error, KafkaError) and slot.endpoint.error_answer is not None:
-            response = slot.endpoint.error_answer(error.code, str(error))
-        elif isinstance(error, AssertionError):
-            self._scope.node.fail(error)
-            return
+        if error is not None:
+            response = self._failure_answer(slot.endpoint, error)
+            if response is None:
+                return
         else:
-            log.error("A request failed unexpectedly; its connection is closed", exc_info=error)
-            self.close()
-            return
+            response = task.result()
         slot.parts = [] if response is None else self._encode(slot.endpoint, slot.correlation_id, response)
         waiting = self._waiting
         while waiting and waiting[0].parts is not None:
@@ -365,16 +378,23 @@ class Connection:
         if not self._closed:
             self._wire.close()
 
-    def _answer_error(self, endpoint: Endpoint, correlation_id: int, error: KafkaError) -> None:
-        if endpoint.error_answer is None:
-            log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
-            self.close()
-        else:
-            self._answer(endpoint, correlation_id, endpoint.error_answer(error.code, str(error)))
+    def _answer_failure(self, endpoint: Endpoint, correlation_id: int, error: Exception) -> None:
+        response = self._failure_answer(endpoint, error)
+        if response is not None:
+            self._answer(endpoint, correlation_id, response)
 
-    def _fail(self, endpoint: Endpoint) -> None:
-        log.exception("A request failed unexpectedly; its connection is closed (%s)", endpoint.handle.__module__)
+    def _failure_answer(self, endpoint: Endpoint, error: BaseException) -> Message | None:
+        """The answer to a request that raised, if the protocol has one; else the connection or the node pays for it."""
+        if isinstance(error, AssertionError):
+            self._scope.node.fail(error)
+        elif isinstance(error, KafkaError):
+            if endpoint.error_answer is not None:
+                return endpoint.error_answer(error.code, str(error))
+            log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
+        else:
+            log.error("A request failed unexpectedly; its connection is closed", exc_info=error)
         self.close()
+        return None
 
 
 def _describe(api_key: int, version: int) -> str:

@@ -1,0 +1,200 @@
+"""The hand-made way through Produce answers, byte for byte, what the declared one does."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.adapters.world import real_world
+from odradek.ids import Uuid
+from odradek.ports import Part, Wire
+from odradek.protocol.codec import encode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.records.batch import build_batch
+from odradek.protocol.records.record import Record
+from odradek.server.config import load
+from odradek.server.handlers.quick_produce import quick_produce
+from odradek.server.net.connection import Connection
+from odradek.server.node import Node
+
+VERSIONS = range(3, 14)
+CORRELATION_ID = 77
+
+
+class Listener(Wire):
+    """A wire to nowhere that keeps what was sent."""
+
+    peer_host = "test"
+    unsent_bytes = 0
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.closed = False
+        self.owner: Connection | None = None
+
+    def send(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            assert isinstance(part, bytes)
+            self.sent += part
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+        assert self.owner is not None
+        self.owner.lost(None)
+
+    def finish(self) -> None:
+        self.close()
+
+
+def on_a_node(directory: Path, test: Callable[[Node], None]) -> None:
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(directory),
+    }
+
+    async def run() -> None:
+        node = Node(load(properties), real_world())
+        await node.start()
+        try:
+            configs: dict[str, list[CreatableTopicConfig]] = {
+                "plain": [],
+                "stamped": [CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")],
+                "small": [CreatableTopicConfig(name="max.message.bytes", value="100")],
+                "synced": [CreatableTopicConfig(name="flush.messages", value="1")],
+            }
+            topics = [
+                CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=settings)
+                for name, settings in configs.items()
+            ]
+            await node.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1000))
+            test(node)
+        finally:
+            await node.stop()
+
+    asyncio.run(run())
+
+
+def frame_of(
+    node: Node, version: int, topic: str, *, partition: int = 0, acks: int = 1, batch: bytes | None = None
+) -> bytes:
+    known = node.image.topics.by_name.get(topic)
+    if batch is None:
+        batch = bytes(build_batch([Record(key=b"k", value=b"v" * 50)], timestamp=node.world.clock.now_ms()))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                topic_id=known.topic_id if known else Uuid(b"?" * 16),
+                partition_data=[PartitionProduceData(index=partition, records=batch)],
+            )
+        ],
+    )
+    header = struct.pack(">hhih", 0, version, CORRELATION_ID, 2) + b"me" + (b"\0" if version >= 9 else b"")
+    body = header + encode(request, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def answer_to(node: Node, frame: bytes, *, quickly: bool, version: int) -> tuple[bytes, bool]:
+    """What is sent, and whether the connection was closed."""
+    scope = node.listeners["PLAINTEXT"].scope
+    wire = Listener()
+    connection = scope.accept(wire)
+    assert isinstance(connection, Connection)
+    wire.owner = connection
+    endpoint = scope.endpoints.get(version) or scope.endpoints.compile(0, version)
+    endpoint.quick = quick_produce(version) if quickly else None
+    connection.buffer()[: len(frame)] = frame
+    connection.received(len(frame))
+    return wire.sent, wire.closed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_both_ways_give_the_same_answer(tmp_path: Path, version: int) -> None:
+    def test(node: Node) -> None:
+        cases: list[dict[str, Any]] = [
+            {"topic": "plain"},
+            {"topic": "plain", "partition": 1, "acks": -1},
+            {"topic": "plain", "acks": 0},
+            {"topic": "plain", "acks": 2},
+            {"topic": "plain", "partition": 2},
+            {"topic": "nowhere"},
+            {"topic": "small"},
+            {"topic": "small", "acks": 0},
+            {"topic": "plain", "batch": b""},
+            {"topic": "plain", "batch": b"rubbish"},
+        ]
+        for case in cases:
+            frame = frame_of(node, version, **case)
+            ends = [log_ends(node)]
+            answers = []
+            for quickly in (False, True):
+                answers.append(answer_to(node, frame, quickly=quickly, version=version))
+                ends.append(log_ends(node))
+            declared, quick = answers
+            appended = ends[1] - ends[0]
+            assert ends[2] - ends[1] == appended, case
+            assert quick == with_offset_moved(declared, appended, version), case
+
+    on_a_node(tmp_path, test)
+
+
+def log_ends(node: Node) -> int:
+    return sum(hosted.partition.log.log_end_offset for hosted in node.replicas)
+
+
+def with_offset_moved(answer: tuple[bytes, bool], by: int, version: int) -> tuple[bytes, bool]:
+    """The second append of the same batch lands one offset further."""
+    sent, closed = answer
+    if not by or not sent:
+        return answer
+    at = {True: 4 + 4 + 1 + 1 + 16 + 1 + 4 + 2, False: 0}[version >= 13]
+    if not at:
+        name = len("plain")
+        at = 4 + 4 + 1 + 1 + 1 + name + 1 + 4 + 2 if version >= 9 else 4 + 4 + 4 + 2 + name + 4 + 4 + 2
+    offset = int.from_bytes(sent[at : at + 8])
+    return sent[:at] + (offset + by).to_bytes(8) + sent[at + 8 :], closed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_append_time_is_told(tmp_path: Path, version: int) -> None:
+    def test(node: Node) -> None:
+        before = node.world.clock.now_ms()
+        sent, _ = answer_to(node, frame_of(node, version, "stamped"), quickly=True, version=version)
+        stamps = [int.from_bytes(sent[at : at + 8]) for at in range(len(sent) - 8)]
+        assert any(before <= stamp <= node.world.clock.now_ms() for stamp in stamps)
+
+    on_a_node(tmp_path, test)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> None:
+    def test(node: Node) -> None:
+        quick = quick_produce(version)
+        whole = frame_of(node, version, "plain")
+        start = 4 + 10 + 2 + (1 if version >= 9 else 0)
+        ends = log_ends(node)
+        for cut in range(start, len(whole) - 1):
+            assert quick(node, memoryview(bytearray(whole[4 : cut + 4]))[: cut - 4], start - 4, 1) is None
+        assert quick(node, memoryview(bytearray(whole[4:] + b"x")), start - 4, 1) is None
+        synced = frame_of(node, version, "synced")
+        assert quick(node, memoryview(bytearray(synced[4:])), start - 4, 1) is None
+        assert log_ends(node) == ends
+
+    on_a_node(tmp_path, test)
