@@ -21,7 +21,7 @@ class EpochEnd:
 class LeaderEpochs:
     """Epochs and their first offsets, both ascending; every change is written to `leader-epoch-checkpoint`."""
 
-    __slots__ = ("_disk", "_epochs", "_is_synced", "_path", "_starts", "latest")
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "latest")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
         self._disk = disk
@@ -30,7 +30,6 @@ class LeaderEpochs:
         self._starts: list[int] = []
         self.latest = NO_EPOCH
         """The newest epoch, -1 if there is none: an attribute since every append looks at it."""
-        self._is_synced = True
         for epoch, start in entries:
             if epoch > self.latest and (not self._starts or start > self._starts[-1]):
                 self._epochs.append(epoch)
@@ -93,18 +92,14 @@ class LeaderEpochs:
     def moved(self, path: str) -> None:
         self._path = path
 
-    def unsynced_path(self) -> str | None:
-        """The file, if a sync is still to make its last change durable; it counts as done once asked for."""
-        if self._is_synced:
-            return None
-        self._is_synced = True
-        return self._path
+    def path_if_changed_since(self, offset: int) -> str | None:
+        """The file, if an epoch has begun at or behind this offset."""
+        return self._path if self._starts and self._starts[-1] >= offset else None
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         """Write these entries, then hold them: a failed write changes nothing."""
         lines = [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
         replace_file(self._disk, self._path, checkpoint_bytes(lines), durable=False)
-        self._is_synced = False
         self._epochs, self._starts = epochs, starts
         self.latest = LeaderEpoch(epochs[-1]) if epochs else NO_EPOCH
 
