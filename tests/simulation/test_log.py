@@ -30,6 +30,7 @@ class Story:
         self.written: dict[int, bytes] = {}
         self.pending: dict[int, bytes] = {}
         self.flushed = 0
+        self.checkpoint = 0
         self.producer_id = 7
         self.sequence = 0
         self.last: tuple[bytes, int] | None = None
@@ -52,8 +53,9 @@ class Story:
             topic_id=Uuid(bytes(range(16))),
             config=CONFIG,
             now_ms=self.now_ms,
-            recovery_point=self.flushed if self.draw.random() < 0.5 else 0,
+            recovery_point=self.checkpoint if self.draw.random() < 0.7 else 0,
         )
+        self.checkpoint = self.log.recovery_point
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def append(self) -> None:
@@ -91,9 +93,9 @@ class Story:
     def flush(self) -> None:
         work = self.log.flush_work()
         end = self.log.log_end_offset
-        work.run() if hasattr(work, "run") else work()
+        work()
         self.log.flushed(end)
-        self.flushed = end
+        self.flushed = self.checkpoint = end
 
     def read_all(self) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
