@@ -78,10 +78,10 @@ class Controller:
     async def register(self, node: NodeDescription, bootstrap: Sequence[Message]) -> None:
         """At the start: begin an empty log, or end a transaction that a crash cut short; register this node, fenced."""
         quorum = self._quorum
-        waiting = []
         if quorum.interrupted_transaction:
-            waiting.append(self._submit(lambda image, at: decided([AbortTransactionRecord()], None)))
-        elif not quorum.image.features.metadata_version:
+            await self._submit(lambda image, at: decided([AbortTransactionRecord()], None))
+        waiting = []
+        if not quorum.image.features.metadata_version:
             records = activation_records(bootstrap, min_insync_replicas=self._config.min_insync_replicas)
             waiting.append(self._submit(lambda image, at: decided(records, None)))
         waiting.append(self._submit(lambda image, at: decided(register_controller(image, node), None)))

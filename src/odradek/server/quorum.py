@@ -90,6 +90,7 @@ class Quorum:
     ) -> None:
         """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id."""
         self._world = world
+        self._metadata_log_dir = metadata_log_dir
         self._directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
         self._me = me
         self._listener_name = listener_name
@@ -139,7 +140,9 @@ class Quorum:
         synced with the first commit, before anybody can have learnt of it.
         """
         disk = self._world.disk
-        disk.make_directory(self._directory)
+        if not disk.exists(self._directory):
+            disk.make_directory(self._directory)
+            disk.sync_directory(self._metadata_log_dir)  # Syncing what is in it would not keep its name.
         now_ms = self._world.clock.now_ms()
         self._last_snapshot_ms = self._world.clock.monotonic_ms()
         start_offset = self._load_snapshot()
