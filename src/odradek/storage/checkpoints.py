@@ -97,10 +97,11 @@ def read_checkpoint(disk: Disk, path: str, parse: Callable[[list[str]], EntryT])
     if not data:
         return []
     try:
-        version, count, *entries = data.decode().split("\n")
+        version, count, *entries, rest = data.decode().split("\n")
+        if rest:
+            raise ValueError("the last line is torn")
         if version != _VERSION:
             raise ValueError(f"unknown version {version!r}")
-        entries = [entry for entry in entries if entry]
         if int(count) != len(entries):
             raise ValueError(f"{count} entries declared, {len(entries)} found")
         return [parse(entry.split()) for entry in entries]

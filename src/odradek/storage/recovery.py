@@ -66,6 +66,7 @@ def load_segments(
     segments: list[Segment] = []
     rebuilt_from: int | None = None
     end_offset = bases[0]
+    epochs_are_lost = not leader_epochs.entries
     for number, base in enumerate(bases):
         size = disk.file_size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}")
         segment = Segment(disk, directory, base, size=size, now_ms=now_ms, config=config)
@@ -74,25 +75,45 @@ def load_segments(
         trusted = clean or base < first_unflushed
         if trusted and (loaded_end := _load_by_indexes(segment, is_last=is_last)) is not None:
             end_offset = max(base, loaded_end)
+            if epochs_are_lost:
+                _learn_epochs(segment, leader_epochs)
             continue
         if size and trusted:
             logger.warning("Rebuilding the indexes of %s: they are missing or damaged", segment.path)
         rebuilt_from = base if rebuilt_from is None else rebuilt_from
         end_offset = max(base, read_through(segment, size, config, leader_epochs))
-        if segment.size < size:
+        was_cut = segment.size < size
+        if was_cut:
             logger.warning(
                 "Cutting %s from %d to %d bytes, the end of its last whole batch", segment.path, size, segment.size
             )
             segment.truncate_file(segment.size)
             # Otherwise a power loss could bring the torn bytes back, in the middle of a log that has gone on since.
             segment.file.sync()
-            if not clean and base >= first_unflushed:
-                _remove_segments(disk, directory, bases[number + 1 :])
-                disk.sync_directory(directory)
-                break
+        if not trusted and not is_last and (was_cut or _has_gap(end_offset, bases[number + 1], config)):
+            logger.warning(
+                "Removing what comes behind offset %d in %s: the log has a hole there", end_offset, directory
+            )
+            _remove_segments(disk, directory, bases[number + 1 :])
+            disk.sync_directory(directory)
+            break
         if not is_last:
             segment.seal()
+            if trusted:
+                segment.sync()  # No later flush comes here, and a power loss would leave rubbish that may look sound.
     return Loaded(segments, end_offset, rebuilt_from)
+
+
+def _learn_epochs(segment: Segment, leader_epochs: LeaderEpochs) -> None:
+    """Read the epochs from the batches' headers: their file is written without a sync, so a power loss may take it."""
+    for _, header in segment.headers():
+        if header.leader_epoch > leader_epochs.latest:
+            leader_epochs.assign(header.leader_epoch, header.base_offset)
+
+
+def _has_gap(end_offset: int, following_base: int, config: LogConfig) -> bool:
+    """Whether a power loss took the tail of a segment and kept the next one; compaction alone leaves gaps that count."""
+    return end_offset < following_base and not config.compacted
 
 
 def _load_by_indexes(segment: Segment, *, is_last: bool) -> int | None:

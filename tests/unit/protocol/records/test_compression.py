@@ -44,12 +44,12 @@ def test_lz4_with_linked_blocks_and_checksums() -> None:
 @pytest.mark.parametrize("codec", PACKED)
 @given(garbage=st.binary(min_size=1, max_size=100))
 def test_garbage_is_corrupt(codec: Compression, garbage: bytes) -> None:
-    try:
+    if codec is Compression.SNAPPY:
+        # A raw block has no magic, so some garbage is one; this has the other framing, and a block size beyond the end.
+        garbage = b"\x82SNAPPY\0" + bytes(8) + b"\x7f" + garbage
+    with pytest.raises(KafkaError) as refused:
         decompress(codec, garbage)
-    except KafkaError as refused:
-        assert refused.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
-    else:
-        assert codec is Compression.SNAPPY  # A raw block has no magic, so some garbage is one.
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("codec", PACKED)
