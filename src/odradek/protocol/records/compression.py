@@ -22,6 +22,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
+_LZ4_PIECE_BYTES = 256 * 1024
 
 
 class Compression(IntEnum):
@@ -144,13 +145,16 @@ def _lz4_decompress(data: bytes | memoryview, limit: int) -> bytes:
     rest = bytes(data)
     while rest:
         frame = lz4.LZ4FrameDecompressor()
-        try:
-            out += frame.decompress(rest, limit + 1 - len(out))
+        while not frame.eof:
+            try:
+                # Piece by piece: the library sets aside as much as it may return, however little there is.
+                out += frame.decompress(rest, _LZ4_PIECE_BYTES)
+            except (RuntimeError, ValueError) as wrong:
+                raise _garbage("lz4", wrong) from None
             _check_limit(len(out), limit)
-        except (RuntimeError, ValueError) as wrong:
-            raise _garbage("lz4", wrong) from None
-        if not frame.eof:
-            raise _garbage("lz4", "it ends too early")
+            if frame.needs_input and not frame.eof:
+                raise _garbage("lz4", "it ends too early")
+            rest = b""
         rest = frame.unused_data or b""
     return bytes(out)
 
