@@ -130,7 +130,8 @@ class Device:
         self.locks: dict[str, Life] = {}
         self.capacity = capacity
         self.used = 0
-        self.lies_about_sync = False
+        self.lies_about: str | None = None
+        """Files and directories whose paths begin so are said to be synced and are not."""
         self.on_change: Callable[[str, int], int | None] | None = None
         """Asked before every change, with its path and length: a number says to crash after so many bytes of it."""
 
@@ -166,6 +167,9 @@ class Device:
             life.alive = False
             self.note(f"struck at {path} after {after} of {length} bytes")
         return after
+
+    def lies(self, path: str) -> bool:
+        return self.lies_about is not None and path.startswith(self.lies_about)
 
     def note(self, what: str) -> None:
         self.trace.note("disk", what)
@@ -213,7 +217,7 @@ class SimulatedFile:
     def sync(self) -> None:
         inode = self._reach()
         self._device.note(f"sync {self.path} ({len(inode.data)} bytes)")
-        if not self._device.lies_about_sync:
+        if not self._device.lies(self.path):
             inode.sync()
 
     def resident(self, position: int, length: int) -> bool:
@@ -337,7 +341,7 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         directory = self._directory(path)
         self._device.note(f"sync {path}/")
-        if not self._device.lies_about_sync:
+        if not self._device.lies(path):
             directory.sync()
 
     def lock(self, path: str) -> Callable[[], None]:

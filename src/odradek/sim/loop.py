@@ -195,7 +195,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Whatever nobody caught fails the run, except what a crash leaves behind."""
         exception = context.get("exception")
-        if not isinstance(exception, Crashed):
+        if not isinstance(exception, Crashed | GeneratorExit):
             self.failures.append(f"{context.get('message')}: {exception!r}")
 
     def stop(self) -> None:

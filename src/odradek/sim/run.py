@@ -56,11 +56,22 @@ class Outcome:
     lines: list[str]
 
 
-def play(seed: int, *, make_node: MakeNode = make_node, power: bool | None = None, lying_disk: bool = False) -> Outcome:
-    """One run. Nothing outside the seed and these arguments may change what happens in it."""
+def play(
+    seed: int,
+    *,
+    make_node: MakeNode = make_node,
+    power: bool | None = None,
+    lies_about: str | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Outcome:
+    """One run. Nothing outside the seed and these arguments may change what happens in it.
+
+    `power` says whether power may be lost (half of the seeds, if not told). A disk that lies about the syncs of some
+    paths is for trying the checkers: it must not go unnoticed then.
+    """
     history = History(DURABLE_TOPICS)
     cluster = Cluster(seed, history, make_node)
-    cluster.device.lies_about_sync = lying_disk
+    cluster.device.lies_about = lies_about
     if power is None:
         power = cluster.draw("power").random() < 0.5
     handler = TraceLog(cluster.trace)
@@ -70,7 +81,7 @@ def play(seed: int, *, make_node: MakeNode = make_node, power: bool | None = Non
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        broken = _run(cluster, power=power)
+        broken = _run(cluster, power=power, deadline_s=deadline_s)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -95,11 +106,11 @@ def play(seed: int, *, make_node: MakeNode = make_node, power: bool | None = Non
     )
 
 
-def _run(cluster: Cluster, *, power: bool) -> list[str]:
+def _run(cluster: Cluster, *, power: bool, deadline_s: float) -> list[str]:
     try:
-        cluster.loop.run_until_complete(_with_deadline(cluster, power=power))
+        cluster.loop.run_until_complete(_with_deadline(cluster, power=power, deadline_s=deadline_s))
     except TimeoutError:
-        return [f"the run was not over after {DEADLINE_S:.0f} simulated seconds"]
+        return [f"the run was not over after {deadline_s:.0f} simulated seconds"]
     except Deadlock as stuck:
         return [str(stuck)]
     except Exception as failure:  # noqa: BLE001 - whatever ends a run is what the run has found
@@ -108,8 +119,8 @@ def _run(cluster: Cluster, *, power: bool) -> list[str]:
     return []
 
 
-async def _with_deadline(cluster: Cluster, *, power: bool) -> None:
-    async with asyncio.timeout(DEADLINE_S):
+async def _with_deadline(cluster: Cluster, *, power: bool, deadline_s: float) -> None:
+    async with asyncio.timeout(deadline_s):
         await _scenario(cluster, power=power)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from odradek.ids import ZERO_UUID, Uuid
@@ -50,6 +50,7 @@ PRODUCE_VERSIONS = (3, 8, 9, 12, 13)
 FETCH_VERSIONS = (4, 11, 12, 13, 17)
 BY_TOPIC_ID = 13
 EARLIEST, LATEST = -2, -1
+_IS_THERE = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _LOST_STATE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
@@ -193,13 +194,13 @@ class Producer(Client):
             await self.learn_topic_ids()
         if self._producer_id < 0:
             await self._identify()
-        in_flight = deque((batch, self._send(batch)) for batch in self._unacknowledged)
+        in_flight = deque(([batch], self._send([batch])) for batch in self._unacknowledged)
         while self._left or in_flight:
             while self._left and len(in_flight) < self.draw.randrange(1, MAX_IN_FLIGHT + 1):
-                batch = self._next_batch()
-                in_flight.append((batch, self._send(batch)))
-            batch, answer = in_flight.popleft()
-            self._hear(batch, await self.wait(answer))
+                batches = self._next_batches()
+                in_flight.append((batches, self._send(batches)))
+            batches, answer = in_flight.popleft()
+            self._hear(batches, await self.wait(answer))
             if self.draw.random() < 0.7:
                 await asyncio.sleep(self.draw.random() * 0.2)
 
@@ -211,9 +212,13 @@ class Producer(Client):
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self._sequences.clear()
 
-    def _next_batch(self) -> Batch:
+    def _next_batches(self) -> list[Batch]:
+        """What goes into one request: mostly one batch, now and then one for each of several partitions."""
         self._left -= 1
-        partition = self.draw.choice(PARTITIONS)
+        partitions = self.draw.sample(PARTITIONS, self.draw.choice((1, 1, 1, 2, 3)))
+        return [self._next_batch(partition) for partition in partitions]
+
+    def _next_batch(self, partition: Partition) -> Batch:
         records = []
         for _ in range(self.draw.choice((1, 1, 2, 5))):
             number = self._numbers.get(partition, 0)
@@ -226,59 +231,75 @@ class Producer(Client):
         self._unacknowledged.append(batch)
         return batch
 
-    def _send(self, batch: Batch) -> asyncio.Future[ProduceResponse]:
-        batch.sends += 1
-        partition = batch.partition
-        data = build_batch(
+    def _send(self, batches: Sequence[Batch]) -> asyncio.Future[ProduceResponse]:
+        by_id = self._version >= BY_TOPIC_ID
+        topics = []
+        for batch in batches:
+            partition = batch.partition
+            again = " again" if batch.sends else ""
+            self.cluster.history.add(Sent(self.name, partition, batch.records, bool(batch.sends)))
+            self.cluster.trace.note(
+                self.name,
+                f"sends {partition} sequence {batch.sequence} of producer {self._producer_id}, "
+                f"{len(batch.records)} records{again}",
+            )
+            batch.sends += 1
+            data = PartitionProduceData(index=partition.index, records=memoryview(self._encoded(batch)))
+            topics.append(
+                TopicProduceData(
+                    name="" if by_id else partition.topic,
+                    topic_id=self.topic_ids[partition.topic] if by_id else ZERO_UUID,
+                    partition_data=[data],
+                )
+            )
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=topics)
+        sends = [batch.sends for batch in batches]
+        answer = self.ask_soon(request, ProduceResponse, self._version)
+        answer.add_done_callback(lambda heard: self._note(batches, sends, heard))
+        return answer
+
+    def _encoded(self, batch: Batch) -> bytearray:
+        return build_batch(
             [Record(key=None, value=record) for record in batch.records],
             timestamp=batch.timestamp,
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=batch.sequence,
         )
-        by_id = self._version >= BY_TOPIC_ID
-        topic = TopicProduceData(
-            name="" if by_id else partition.topic,
-            topic_id=self.topic_ids[partition.topic] if by_id else ZERO_UUID,
-            partition_data=[PartitionProduceData(index=partition.index, records=memoryview(data))],
-        )
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic])
-        self.cluster.trace.note(
-            self.name,
-            f"sends {partition} sequence {batch.sequence} of producer {self._producer_id}, {len(batch.records)} records"
-            + (" again" if batch.sends > 1 else ""),
-        )
-        self.cluster.history.add(Sent(self.name, partition, batch.records, batch.sends > 1))
-        again = batch.sends > 1
-        answer = self.ask_soon(request, ProduceResponse, self._version)
-        answer.add_done_callback(lambda heard: self._note(batch, heard, again=again))
-        return answer
 
-    def _note(self, batch: Batch, heard: asyncio.Future[ProduceResponse], *, again: bool) -> None:
+    def _note(self, batches: Sequence[Batch], sends: Sequence[int], heard: asyncio.Future[ProduceResponse]) -> None:
         """Put what was promised into the history at once, whenever this producer may come to look at it."""
         if heard.cancelled() or heard.exception() is not None:
             return
-        answer = heard.result().responses[0].partition_responses[0]
-        if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            offset = -1 if answer.error_code else answer.base_offset
-            self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, again))
-            self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
+        for batch, count, answer in zip(batches, sends, _partitions(heard.result()), strict=True):
+            if answer.error_code in _IS_THERE:
+                offset = -1 if answer.error_code else answer.base_offset
+                self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, count > 1))
+                self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
 
-    def _hear(self, batch: Batch, response: ProduceResponse) -> None:
-        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
-        error = ErrorCode(answer.error_code)
-        if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._unacknowledged.remove(batch)
-        elif error in _LOST_STATE:
-            # Whether batches in flight were written is unknown, so none of them may be sent under another id.
-            self.cluster.history.add(Rejected(self.name, batch.partition, error.name, batch.records))
-            self.cluster.trace.note(self.name, f"{batch.partition} {error.name}: takes a new producer id")
-            self._unacknowledged.clear()
-            self._producer_id = -1
+    def _hear(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
+        """Forget what is done; raise if something is to be done again."""
+        failed = False
+        for batch, answer in zip(batches, _partitions(response), strict=True):
+            error = ErrorCode(answer.error_code)
+            if error in _IS_THERE:
+                self._unacknowledged.remove(batch)
+                continue
+            failed = True
+            self.cluster.trace.note(self.name, f"{batch.partition} {error.name}")
+            if error in _LOST_STATE:
+                # Whether batches in flight were written is unknown, so none of them may be sent under another id.
+                self.cluster.history.add(Rejected(self.name, batch.partition, error.name, batch.records))
+                self._unacknowledged.clear()
+                self._producer_id = -1
+                break
+        if failed:
             raise TryAgain
-        else:
-            self.cluster.trace.note(self.name, f"{batch.partition} {error.name}: tries again")
-            raise TryAgain
+
+
+def _partitions(response: ProduceResponse) -> list[PartitionProduceResponse]:
+    """The answers in the order of the batches: Kafka keeps it, and this node must."""
+    return [partition for topic in response.responses for partition in topic.partition_responses]
 
 
 class Reader(Client):

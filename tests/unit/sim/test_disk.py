@@ -174,7 +174,7 @@ def test_a_lying_disk_keeps_nothing_for_sure() -> None:
         machine = Machine(seed)
         machine.disk.write_file("/f", b"")
         machine.disk.sync_directory("/")
-        machine.device.lies_about_sync = True
+        machine.device.lies_about = "/"
         file = machine.disk.open("/f")
         file.write(b"x" * 100, 0)
         file.sync()

@@ -1,0 +1,39 @@
+"""One seed is one run, whatever the process: hash seeds, environment and machine speed change nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from odradek.sim.run import play
+
+PROGRAM = """
+import sys
+from odradek.sim.run import play
+outcome = play(int(sys.argv[1]))
+print(outcome.digest)
+print("\\n".join(outcome.lines))
+"""
+
+
+def trace_elsewhere(seed: int, *, hash_seed: str) -> list[str]:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", PROGRAM, str(seed)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    return ran.stdout.splitlines()
+
+
+def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
+    for seed in (3, 10, 18):
+        one, other = (trace_elsewhere(seed, hash_seed=hash_seed) for hash_seed in ("1", "4242"))
+        differing = next((pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]), None)
+        assert one == other, f"seed {seed}: {differing}"
+        assert len(one) > 500
+
+
+def test_the_same_seed_gives_the_same_trace_twice_in_one_process() -> None:
+    first, again, different = play(5), play(5), play(6)
+    assert first.lines == again.lines
+    assert first.digest == again.digest
+    assert first.digest != different.digest
