@@ -183,6 +183,8 @@ class Controller:
                     if position + 1 < len(taken):
                         speculative.replay(decision.records, _speculative_provenance(quorum, at))
             await quorum.append(batches)
+        except KafkaError as refused:
+            outcomes = [(future, None, refused) for _, future in taken]
         except BaseException as failure:
             for _, future in taken:
                 if not future.done():

@@ -7,6 +7,7 @@ once it is synced, and only then is it replayed into the image that everyone rea
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
@@ -46,6 +47,7 @@ from odradek.metadata.serde import decode_record, encode_record
 from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.ports import World
 from odradek.protocol.codec import Message
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
 from odradek.storage.checkpoints import replace_file
@@ -56,6 +58,7 @@ from odradek.values import value
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PART_SUFFIX = ".part"
 """Kafka's name for a snapshot that is being written; one that is left over was never finished."""
 
@@ -271,7 +274,10 @@ class Quorum:
     # Appending.
 
     async def append(self, batches: Sequence[Sequence[Message]]) -> None:
-        """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them."""
+        """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them.
+
+        KafkaError when the disk is full: then nothing has changed. Any other error of the disk is the end of this node.
+        """
         now_ms = self._world.clock.now_ms()
         offset: int = self._log.log_end_offset
         built = []
@@ -280,7 +286,7 @@ class Quorum:
             built.append(build_batch(framed, base_offset=offset, leader_epoch=self.epoch, timestamp=now_ms))
             offset += len(records)
         if built:
-            self._write(built, now_ms)
+            self._write_or_nothing(built, now_ms)
             self._bytes_since_snapshot += sum(len(batch) for batch in built)
         await self._sync()
         if built:
@@ -293,6 +299,17 @@ class Quorum:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             self._write_version = record.feature_level
         return encode_record(record, self._write_version)
+
+    def _write_or_nothing(self, batches: list[bytearray], now_ms: int) -> None:
+        start_offset = self._log.log_end_offset
+        try:
+            self._write(batches, now_ms)
+        except OSError as failure:
+            if failure.errno not in _FULL:
+                raise
+            self._log.truncate_to(start_offset)
+            log.error("Refused a change of metadata: no space left in %s", self._metadata_log_dir)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
 
     def _write(self, batches: list[bytearray], now_ms: int) -> None:
         together = batches[0] if len(batches) == 1 else bytearray().join(batches)
@@ -353,13 +370,19 @@ class Quorum:
 
     async def _write_snapshot_file(self, snapshot_id: SnapshotId, content: bytes) -> None:
         disk, path = self._world.disk, f"{self._directory}/{snapshot_id.file_name}"
-        disk.write_file(path + _PART_SUFFIX, content)
-        file = disk.open(path + _PART_SUFFIX)
+        part = path + _PART_SUFFIX
         try:
-            await self._world.workers.run(file.sync)
-        finally:
-            file.close()
-        disk.rename(path + _PART_SUFFIX, path)
+            disk.write_file(part, content)
+            file = disk.open(part)
+            try:
+                await self._world.workers.run(file.sync)
+            finally:
+                file.close()
+        except OSError:
+            if disk.exists(part):
+                disk.unlink(part)
+            raise
+        disk.rename(part, path)
         await self._world.workers.run(lambda: disk.sync_directory(self._directory))
 
     def _clean(self, now_ms: int) -> None:

@@ -20,7 +20,7 @@ def delete_topics(
 ) -> Decision[Message, DeleteTopicsResponse]:
     """Remove every topic that is named once and exists; each of the others is told why it stays."""
     if not enabled:
-        return decided((), _all_refused(request, api_version))
+        return decided((), refuse_all(request, _disabled(api_version)))
     deletion = _Deletion(image)
     names = list(request.topic_names)
     for topic in request.topics:
@@ -40,6 +40,18 @@ def delete_topics(
     deletion.by_id(ids)
     deletion.by_name(names)
     return decided(deletion.records(), DeleteTopicsResponse(responses=deletion.results()))
+
+
+def refuse_all(request: DeleteTopicsRequest, why: KafkaError) -> DeleteTopicsResponse:
+    """One answer for every topic that was asked for."""
+    named: list[tuple[str | None, Uuid]] = [(name, ZERO_UUID) for name in request.topic_names]
+    named += [(topic.name, topic.topic_id) for topic in request.topics]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=why.code, error_message=why.message)
+            for name, topic_id in named
+        ]
+    )
 
 
 class _Deletion:
@@ -107,16 +119,7 @@ def _repeated(names: list[str]) -> dict[str, None]:
     return more
 
 
-def _all_refused(request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
+def _disabled(api_version: int) -> KafkaError:
     if api_version < _DISABLED_ERROR_SINCE:
-        refusal = KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
-    else:
-        refusal = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-    named = [(name, ZERO_UUID) for name in request.topic_names]
-    named += [(topic.name, topic.topic_id) for topic in request.topics]  # type: ignore[misc]
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=refusal.code, error_message=refusal.message)
-            for name, topic_id in named
-        ]
-    )
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
+    return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from odradek.protocol.api import ApiKey
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
 @serves(ApiKey.CREATE_PARTITIONS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    return await ctx.node.controller.create_partitions(request)
+    try:
+        return await ctx.node.controller.create_partitions(request)
+    except KafkaError as refused:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=topic.name, error_code=refused.code, error_message=refused.message)
+                for topic in request.topics
+            ]
+        )

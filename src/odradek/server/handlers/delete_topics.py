@@ -5,7 +5,9 @@ The answer leaves once the deletion is durable in the metadata log; files go aft
 
 from __future__ import annotations
 
+from odradek.metadata.controller.deletion import refuse_all
 from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
@@ -13,4 +15,7 @@ from odradek.server.routes import Role, serves
 
 @serves(ApiKey.DELETE_TOPICS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    return await ctx.node.controller.delete_topics(request, ctx.api_version)
+    try:
+        return await ctx.node.controller.delete_topics(request, ctx.api_version)
+    except KafkaError as refused:
+        return refuse_all(request, refused)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.api import ApiKey
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
@@ -22,7 +22,10 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
         return _refusal(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _refusal(ErrorCode.UNSUPPORTED_VERSION)
-    producer_id = await ctx.node.controller.next_producer_id()
+    try:
+        producer_id = await ctx.node.controller.next_producer_id()
+    except KafkaError as refused:
+        return _refusal(refused.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

@@ -7,6 +7,8 @@ answer waits for the topic and already describes it. Internal topics are left to
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from odradek.ids import NO_NODE, ZERO_UUID, Uuid
 from odradek.metadata.controller.brokers import live_controller
 from odradek.metadata.image import Image
@@ -14,7 +16,7 @@ from odradek.metadata.image.cluster import ClusterImage
 from odradek.metadata.image.topics import PartitionRegistration, TopicImage
 from odradek.metadata.topic_names import is_internal, name_error
 from odradek.protocol.api import ApiKey
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -122,7 +124,8 @@ async def _create(ctx: Context, names: list[str]) -> None:
         )
         for name in names
     ]
-    await ctx.node.controller.create_topics(CreateTopicsRequest(topics=topics))
+    with suppress(KafkaError):
+        await ctx.node.controller.create_topics(CreateTopicsRequest(topics=topics))
 
 
 def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
