@@ -1,0 +1,125 @@
+"""Each checker by itself: a history that keeps its promise passes, one that breaks it is told."""
+
+from __future__ import annotations
+
+from odradek.sim.checkers import (
+    acknowledged_kept,
+    check,
+    log_end,
+    producer_order,
+    producer_state,
+    same_record,
+    seen_stays,
+)
+from odradek.sim.history import (
+    Acknowledged,
+    Bounds,
+    Event,
+    History,
+    Partition,
+    PowerLost,
+    ProcessCrashed,
+    Read,
+    Rejected,
+    Restarted,
+    Sent,
+)
+
+PLAIN = Partition("plain", 0)
+DURABLE = Partition("durable", 0)
+
+
+def history(*events: Event) -> History:
+    told = History(("durable",))
+    for event in events:
+        told.add(event)
+    return told
+
+
+def record(number: int, producer: str = "p") -> bytes:
+    return f"{producer}/{number}/rest".encode()
+
+
+def acknowledged(number: int, offset: int, partition: Partition = PLAIN) -> Acknowledged:
+    return Acknowledged("p", partition, offset, (record(number),), False)
+
+
+def final(partition: Partition, *records: bytes, start: int = 0) -> list[Event]:
+    return [
+        Bounds(partition, start, start + len(records), asked_at=1_000, final=True),
+        Read("final", partition, start, records, final=True),
+    ]
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    told = history(
+        Sent("p", PLAIN, (record(0),), False),
+        acknowledged(0, 0),
+        Read("consumer", PLAIN, 0, (record(0),)),
+        ProcessCrashed(),
+        acknowledged(1, 1),
+        *final(PLAIN, record(0), record(1)),
+    )
+    assert check(told) == []
+
+
+def test_an_acknowledged_record_must_be_there() -> None:
+    told = history(acknowledged(0, 0), acknowledged(1, 1), ProcessCrashed(), *final(PLAIN, record(0)))
+    assert acknowledged_kept.check(told) == ["plain-0: b'p/1/rest' was acknowledged at 1 and is not there"]
+
+
+def test_an_acknowledged_record_may_go_by_retention_or_with_the_power() -> None:
+    assert acknowledged_kept.check(history(acknowledged(0, 0), *final(PLAIN, record(1), start=1))) == []
+    assert acknowledged_kept.check(history(acknowledged(0, 0), PowerLost(), *final(PLAIN))) == []
+    lost = history(acknowledged(0, 0, DURABLE), PowerLost(), *final(DURABLE))
+    assert acknowledged_kept.check(lost) == ["durable-0: b'p/0/rest' was acknowledged at 0 and is not there"]
+
+
+def test_a_record_acknowledged_without_an_offset_must_be_somewhere() -> None:
+    told = history(acknowledged(0, -1), acknowledged(7, -1), *final(PLAIN, record(7)))
+    assert acknowledged_kept.check(told) == ["plain-0: b'p/0/rest' was acknowledged and is nowhere"]
+
+
+def test_an_offset_holds_one_record() -> None:
+    changed = [Read("consumer", PLAIN, 0, (record(0),)), Read("consumer", PLAIN, 0, (record(1),))]
+    assert same_record.check(history(*changed)) == ["plain-0: offset 0 was b'p/0/rest' and became b'p/1/rest'"]
+    assert same_record.check(history(changed[0], PowerLost(), changed[1])) == []
+
+
+def test_producers_are_in_order_and_once() -> None:
+    assert producer_order.check(history(*final(PLAIN, record(0), record(5, "q"), record(1)))) == []
+    assert producer_order.check(history(*final(PLAIN, record(1), record(0)))) == [
+        "plain-0: record 0 of p stands at 1, behind 1"
+    ]
+    assert producer_order.check(history(*final(PLAIN, record(1), record(1)))) == [
+        "plain-0: record 1 of p stands there twice, again at 1"
+    ]
+
+
+def test_what_was_seen_stays() -> None:
+    seen = Read("consumer", PLAIN, 0, (record(0), record(1)))
+    assert seen_stays.check(history(seen, ProcessCrashed(), *final(PLAIN, record(0)))) == [
+        "plain-0: b'p/1/rest' was read at 1 and is not there"
+    ]
+    assert seen_stays.check(history(seen, PowerLost(), *final(PLAIN))) == []
+    assert seen_stays.check(history(seen, *final(PLAIN, start=2))) == []
+
+
+def test_a_log_does_not_end_before_what_was_acknowledged_when_somebody_asked() -> None:
+    promise = [acknowledged(0, 0), acknowledged(1, 1)]
+    assert log_end.check(history(*promise, Bounds(PLAIN, 0, 1, asked_at=1))) == []
+    assert log_end.check(history(*promise, Bounds(PLAIN, 0, 1, asked_at=2))) == [
+        "plain-0 ends at 1, 2 was acknowledged"
+    ]
+    assert log_end.check(history(*promise, PowerLost(), Bounds(PLAIN, 0, 1, asked_at=3))) == []
+    assert log_end.check(history(Bounds(PLAIN, 3, 2, asked_at=0))) == ["plain-0 starts at 3, behind its end"]
+
+
+def test_refusals_need_a_reason() -> None:
+    first, second = (Sent("p", PLAIN, (record(number),), False) for number in (0, 1))
+    refused = Rejected("p", PLAIN, "OUT_OF_ORDER_SEQUENCE_NUMBER", first.records)
+    complaint = ["plain-0: p was refused without a reason: OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert producer_state.check(history(first, second, refused)) == complaint
+    assert producer_state.check(history(first, Restarted(), second, refused)) == complaint
+    assert producer_state.check(history(first, second, Restarted(), refused)) == []
+    assert producer_state.check(history(first, PowerLost(), refused)) == []
