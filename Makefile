@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fmt docs lock clean
+.PHONY: help test fuzz check fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -26,6 +26,9 @@ help: ## List the targets
 
 test: check ## Everything that must hold: check, then all tests that are not slow
 	$(BIN)/pytest -m 'not slow'
+
+fuzz: $(READY) ## Spoilt requests for longer than in `test` (ROUNDS=250 of 4,100, from a seed drawn anew or SEED=7)
+	ODRADEK_FUZZ_SEED=$${SEED:-$$RANDOM$$RANDOM} ODRADEK_FUZZ_ROUNDS=$${ROUNDS:-250} $(BIN)/pytest -s --timeout=0 tests/fuzz -k spoilt
 
 check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/ruff format --check .
