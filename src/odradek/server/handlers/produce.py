@@ -18,7 +18,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.server.context import Context
-from odradek.server.handlers.quick_produce import quick_produce, refused
+from odradek.server.handlers.quick_produce import accepted, quick_produce, refused
 from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
 
@@ -78,13 +78,7 @@ class _Appends:
             return refused(part.index, error)
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append(hosted)
-        return PartitionProduceResponse(
-            index=part.index,
-            error_code=0,
-            base_offset=info.base_offset,
-            log_append_time_ms=info.log_append_time_ms,
-            log_start_offset=info.log_start_offset,
-        )
+        return accepted(part.index, info)
 
     def _unknown(self, topic: TopicProduceData) -> KafkaError:
         if self._by_id and not self._ctx.node.replicas.has_topic_id(topic.topic_id):

@@ -1,53 +1,60 @@
-"""Produce with one batch for one partition, from the frame's bytes to the answer's, without an object between them.
+"""Produce to partitions of one topic, from the frame's bytes to the answer's, without an object for every field.
 
-That is what most producers send most of the time, and where a broker's CPU goes. Anything else (several partitions, a
-transactional id, tagged fields, a topic that is not here, a log that syncs as it goes) returns None, and the declared
-messages and their handler take over; a test holds the two equal.
+That is what most producers send most of the time, and where a broker's CPU goes. Anything else (several topics, a
+transactional id, tagged fields, a partition that is not here, a log that syncs as it goes) returns None before anything
+was done, and the declared messages and their handler take over; a test holds the two equal.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from odradek.protocol.primitives import decode_uvarint
 from odradek.server.routes import QuickHandler
+from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
     from odradek.server.replicas import Hosted
 
-_NO_ANSWER = b""
-_NO_TAGS = b"\0\0\0"
-"""The ends of partition, topic and request, none of which says more."""
+Outcome: TypeAlias = AppendInfo | KafkaError
+Batches: TypeAlias = list[tuple[int, memoryview]]
+"""Partition index and batch."""
 
-_ID_REQUEST = Struct(">BhiB16sBi")
-_ID_ANSWER = Struct(">iiBB16sBihqqqBBBBiB")
-_NAME_REQUEST = Struct(">BhiBB")
-_NAME_PARTITION = Struct(">Bi")
-_NAME_ANSWER = Struct(">iiBBB")
-_NAME_ANSWER_PARTITION = Struct(">BihqqqBBBBiB")
-_ID_ANSWER_BYTES = _ID_ANSWER.size - 4
-_NAME_ANSWER_BYTES = _NAME_ANSWER.size - 4 + _NAME_ANSWER_PARTITION.size
-"""What the frame's size counts: all but itself, and here without the name."""
-_OLD_REQUEST = Struct(">hhiih")
-_OLD_PARTITION = Struct(">iii")
-_OLD_ANSWER = Struct(">iiih")
-_OLD_ANSWER_PARTITION = {
-    3: Struct(">iihqqi"),
-    4: Struct(">iihqqi"),
-    5: Struct(">iihqqqi"),
-    6: Struct(">iihqqqi"),
-    7: Struct(">iihqqqi"),
-    8: Struct(">iihqqqihi"),
+MAX_PARTITIONS = 100
+"""So many that counts fit into one byte, and few enough to prepare all of them before the first is appended."""
+
+_NO_ANSWER = b""
+_END_OF_TOPIC_AND_REQUEST = b"\0\0"
+"""Neither has tagged fields."""
+
+_INT32 = Struct(">i")
+_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+_NO_THROTTLING = bytes(4)
+_REQUEST = Struct(">BhiB")
+_ANSWER = Struct(">iiBB")
+_ANSWER_PARTITION = Struct(">ihqqqBBB")
+_ANSWER_END = b"\0\0\0\0\0\0"
+"""No tagged fields of the topic, no throttling, none of the answer."""
+
+_REQUEST_BEFORE_9 = Struct(">hhiih")
+_PARTITION_BEFORE_9 = Struct(">ii")
+_ANSWER_BEFORE_9 = Struct(">iiih")
+_ANSWER_PARTITION_BEFORE_9 = {
+    3: Struct(">ihqq"),
+    4: Struct(">ihqq"),
+    5: Struct(">ihqqq"),
+    6: Struct(">ihqqq"),
+    7: Struct(">ihqqq"),
+    8: Struct(">ihqqqih"),
 }
-_NO_RECORD_ERRORS = (0, -1)
-"""An empty array and no message, which version 8 added."""
 
 
 def quick_produce(version: int) -> QuickHandler:
@@ -56,7 +63,7 @@ def quick_produce(version: int) -> QuickHandler:
         return _by_topic_id
     if version >= 9:
         return _by_name(version)
-    return _by_name_before_9(version)
+    return _before_9(version)
 
 
 def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
@@ -71,126 +78,187 @@ def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
     )
 
 
+def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    """What a partition answers that has appended a batch."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=0,
+        base_offset=info.base_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
 def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
     try:
-        no_transaction, acks, _, topics, topic_id, partitions, index = _ID_REQUEST.unpack_from(frame, position)
-        size, position = decode_uvarint(frame, position + 29)
+        transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
+        topic_id = Uuid(bytes(frame[position + 8 : position + 24]))
+        batches = _batches(frame, position + 24)
     except (StructError, IndexError):
         return None
-    end = position + size - 1
-    if no_transaction or topics != 2 or partitions != 2 or size < 1 or frame[end:] != _NO_TAGS:
+    if transaction or topics != 2 or batches is None:
         return None
-    hosted = node.replicas.find_by_id(topic_id, index)
-    if hosted is None or hosted.partition.log.flushes_on_append or not -1 <= acks <= 1:
+    find = node.replicas.find_by_id
+    outcomes = _append_all(node, [find(topic_id, index) for index, _ in batches], batches, acks)
+    if outcomes is None:
         return None
-    try:
-        info = node.replicas.append(hosted, frame[position:end], now_ms=node.world.clock.now_ms())
-    except KafkaError as error:
-        return _refusal(13, correlation_id, hosted, acks, error, topic_id=topic_id)
     if not acks:
         return _NO_ANSWER
-    return _ID_ANSWER.pack(
-        _ID_ANSWER_BYTES,
-        correlation_id,
-        0,
-        2,
-        topic_id,
-        2,
-        index,
-        0,
-        info.base_offset,
-        info.log_append_time_ms,
-        info.log_start_offset,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
+    return _answer(correlation_id, topic_id, batches, outcomes) or _declared_answer(
+        13, correlation_id, batches, outcomes, topic_id=topic_id
     )
 
 
 def _by_name(version: int) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
         try:
-            no_transaction, acks, _, topics, name_size = _NAME_REQUEST.unpack_from(frame, position)
-            name_end = position + 8 + name_size
-            name = bytes(frame[position + 9 : name_end])
-            partitions, index = _NAME_PARTITION.unpack_from(frame, name_end)
-            size, position = decode_uvarint(frame, name_end + 5)
-            topic = name.decode()
+            transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
+            name_end = position + 8 + frame[position + 8]
+            sized_name = bytes(frame[position + 8 : name_end])
+            batches = _batches(frame, name_end)
+            topic = sized_name[1:].decode()
         except (StructError, IndexError, UnicodeDecodeError):
             return None
-        end = position + size - 1
-        if no_transaction or topics != 2 or partitions != 2 or size < 1 or frame[end:] != _NO_TAGS:
+        if transaction or topics != 2 or batches is None or not 0 < sized_name[0] < 128:
             return None
-        hosted = node.replicas.find(topic, index) if 0 < name_size < 128 else None
-        if hosted is None or hosted.partition.log.flushes_on_append or not -1 <= acks <= 1:
+        find = node.replicas.find
+        outcomes = _append_all(node, [find(topic, index) for index, _ in batches], batches, acks)
+        if outcomes is None:
             return None
-        try:
-            info = node.replicas.append(hosted, frame[position:end], now_ms=node.world.clock.now_ms())
-        except KafkaError as error:
-            return _refusal(version, correlation_id, hosted, acks, error)
         if not acks:
             return _NO_ANSWER
-        return (
-            _NAME_ANSWER.pack(_NAME_ANSWER_BYTES + len(name), correlation_id, 0, 2, name_size)
-            + name
-            + _NAME_ANSWER_PARTITION.pack(
-                2, index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset, 1, 0, 0, 0, 0, 0
-            )
+        return _answer(correlation_id, sized_name, batches, outcomes) or _declared_answer(
+            version, correlation_id, batches, outcomes, topic=topic
         )
 
     return handle
 
 
-def _by_name_before_9(version: int) -> QuickHandler:
-    answer = _OLD_ANSWER_PARTITION[version]
-    size_without_name = _OLD_ANSWER.size - 4 + answer.size
+def _before_9(version: int) -> QuickHandler:
+    partition_answer = _ANSWER_PARTITION_BEFORE_9[version]
+    fixed_bytes = _ANSWER_BEFORE_9.size - 4 + 4 + 4
     says_log_start = version >= 5
-    end_of_partition = _NO_RECORD_ERRORS if version >= 8 else ()
+    rest = (0, -1) if version >= 8 else ()  # No record errors, no message.
 
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
         try:
-            no_transaction, acks, _, topics, name_size = _OLD_REQUEST.unpack_from(frame, position)
+            transaction, acks, _, topics, name_size = _REQUEST_BEFORE_9.unpack_from(frame, position)
             name_end = position + 14 + name_size
             name = bytes(frame[position + 14 : name_end])
-            partitions, index, size = _OLD_PARTITION.unpack_from(frame, name_end)
+            batches = _batches_before_9(frame, name_end)
             topic = name.decode()
-        except (StructError, IndexError, UnicodeDecodeError):
+        except (StructError, UnicodeDecodeError):
             return None
-        position = name_end + 12
-        end = position + size
-        if no_transaction != -1 or topics != 1 or partitions != 1 or size < 0 or end != len(frame):
+        if transaction != -1 or topics != 1 or batches is None or name_size < 0:
             return None
-        hosted = node.replicas.find(topic, index) if name_size >= 0 else None
-        if hosted is None or hosted.partition.log.flushes_on_append or not -1 <= acks <= 1:
+        find = node.replicas.find
+        outcomes = _append_all(node, [find(topic, index) for index, _ in batches], batches, acks)
+        if outcomes is None:
             return None
-        try:
-            info = node.replicas.append(hosted, frame[position:end], now_ms=node.world.clock.now_ms())
-        except KafkaError as error:
-            return _refusal(version, correlation_id, hosted, acks, error)
         if not acks:
             return _NO_ANSWER
-        start = (info.log_start_offset,) if says_log_start else ()
-        return (
-            _OLD_ANSWER.pack(size_without_name + name_size, correlation_id, 1, name_size)
-            + name
-            + answer.pack(1, index, 0, info.base_offset, info.log_append_time_ms, *start, *end_of_partition, 0)
-        )
+        size = fixed_bytes + name_size + len(batches) * partition_answer.size
+        parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
+        for (index, _), outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                return _declared_answer(version, correlation_id, batches, outcomes, topic=topic)
+            start = (outcome.log_start_offset,) if says_log_start else ()
+            parts.append(
+                partition_answer.pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, *start, *rest)
+            )
+        parts.append(_NO_THROTTLING)
+        return b"".join(parts)
 
     return handle
 
 
-def _refusal(
-    version: int, correlation_id: int, hosted: Hosted, acks: int, error: KafkaError, *, topic_id: Uuid = ZERO_UUID
+def _batches(frame: memoryview, position: int) -> Batches | None:
+    """The topic's partitions, if the request ends behind them and nothing in it is tagged."""
+    count = frame[position] - 1
+    if not 0 < count <= MAX_PARTITIONS:
+        return None
+    position += 1
+    batches = []
+    for _ in range(count):
+        (index,) = _INT32.unpack_from(frame, position)
+        size, position = decode_uvarint(frame, position + 4)
+        end = position + size - 1
+        if size < 1 or frame[end]:
+            return None
+        batches.append((index, frame[position:end]))
+        position = end + 1
+    return batches if frame[position:] == _END_OF_TOPIC_AND_REQUEST else None
+
+
+def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
+    (count,) = _INT32.unpack_from(frame, position)
+    if not 0 < count <= MAX_PARTITIONS:
+        return None
+    position += 4
+    batches = []
+    for _ in range(count):
+        index, size = _PARTITION_BEFORE_9.unpack_from(frame, position)
+        position += 8
+        if not 0 <= size <= len(frame) - position:
+            return None
+        batches.append((index, frame[position : position + size]))
+        position += size
+    return batches if position == len(frame) else None
+
+
+def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: int) -> list[Outcome] | None:
+    """Append each batch to its partition; None, and nothing done, if the declared way has to see to it."""
+    if not -1 <= acks <= 1:
+        return None
+    for hosted in hosts:
+        if hosted is None or hosted.partition.log.flushes_on_append:
+            return None
+    replicas = node.replicas
+    now_ms = node.world.clock.now_ms()
+    outcomes: list[Outcome] = []
+    failed: KafkaError | None = None
+    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+        assert hosted is not None
+        try:
+            outcomes.append(replicas.append(hosted, batch, now_ms=now_ms))
+        except KafkaError as error:
+            failed = error
+            outcomes.append(error)
+    if failed is not None and not acks:
+        raise failed  # All that a client can notice which does not want an answer: its connection closes.
+    return outcomes
+
+
+def _answer(correlation_id: int, topic: bytes, batches: Batches, outcomes: list[Outcome]) -> bytes | None:
+    """The answer of versions 9 and above if all went well; `topic` is its id, or its name with the size in front."""
+    count = len(batches)
+    size = _ANSWER.size - 4 + len(topic) + 1 + count * _ANSWER_PARTITION.size + len(_ANSWER_END)
+    parts = [_ANSWER.pack(size, correlation_id, 0, 2), topic, _ONE_BYTE[count + 1]]
+    pack = _ANSWER_PARTITION.pack
+    for (index, _), outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            return None
+        parts.append(pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset, 1, 0, 0))
+    parts.append(_ANSWER_END)
+    return b"".join(parts)
+
+
+def _declared_answer(
+    version: int,
+    correlation_id: int,
+    batches: Batches,
+    outcomes: list[Outcome],
+    *,
+    topic: str = "",
+    topic_id: Uuid = ZERO_UUID,
 ) -> bytes:
-    """An error is rare enough for the declared messages; one with acks=0 closes the connection."""
-    if not acks:
-        raise error
-    topic = TopicProduceResponse(
-        name=hosted.topic, topic_id=topic_id, partition_responses=[refused(hosted.index, error)]
+    """Errors are rare enough for the declared messages."""
+    answers = [
+        refused(index, outcome) if isinstance(outcome, KafkaError) else accepted(index, outcome)
+        for (index, _), outcome in zip(batches, outcomes, strict=True)
+    ]
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=answers)]
     )
-    body = encode(ProduceResponse(responses=[topic]), version)
-    header = b"\0" if version >= 9 else b""
-    return Struct(">ii").pack(4 + len(header) + len(body), correlation_id) + header + body
+    frame = response_frame(correlation_id, [encode(response, version)], header_version=1 if version >= 9 else 0)
+    return b"".join(part for part in frame if isinstance(part, bytes))
