@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import re
 import zipfile
 from functools import cache
@@ -12,7 +10,6 @@ from typing import Any
 
 from tests.compat.maven import KAFKA_VERSION, artifact
 
-import odradek.protocol.messages
 from odradek.ids import ZERO_UUID
 from odradek.protocol.codec import Message, Struct, Versions
 from odradek.protocol.declare import layout
@@ -23,30 +20,7 @@ ZOOKEEPER_MODE_VERSION = "3.9.2"
 
 JARS = ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-raft")
 
-RECORD_MODULES = (
-    "odradek.protocol.frame",
-    "odradek.metadata.records",
-    "odradek.coordinator.group.records",
-    "odradek.coordinator.group.share_records",
-    "odradek.coordinator.group.streams_records",
-    "odradek.coordinator.transaction.records",
-)
-
 IMPLICIT_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "float64": 0.0, "uuid": ZERO_UUID, "records": None}
-
-
-def declared_messages() -> list[type[Message]]:
-    """Every message class of the project, each from the module that declares it."""
-    api_modules = [
-        f"odradek.protocol.messages.{each.name}" for each in pkgutil.iter_modules(odradek.protocol.messages.__path__)
-    ]
-    found = []
-    for name in (*api_modules, *RECORD_MODULES):
-        module = importlib.import_module(name)
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Message) and value.__module__ == name:
-                found.append(value)
-    return found
 
 
 @cache

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.compat.maven import KAFKA_VERSION, classpath, require_java
-from tests.compat.schemas.kafka_schemas import JARS, ZOOKEEPER_MODE_VERSION, declared_messages
-from tests.unit.protocol.generated import structs
+from tests.compat.schemas.kafka_schemas import JARS, ZOOKEEPER_MODE_VERSION
+from tests.unit.protocol.generated import declared_messages, structs
 
 from odradek.protocol.codec import Message, encode
 

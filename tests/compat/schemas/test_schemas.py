@@ -10,12 +10,12 @@ from tests.compat.schemas.kafka_schemas import (
     JARS,
     STRUCT_DEFAULT,
     Field,
-    declared_messages,
     kafka_fields,
     our_fields,
     schema_of,
     schemas,
 )
+from tests.unit.protocol.generated import declared_messages
 
 from odradek.protocol.codec import Message, Versions
 

@@ -1,14 +1,27 @@
-"""Random messages of any declared class and version, drawn from its declaration."""
+"""Every declared message, and random instances of it in any version, drawn from its declaration."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
+import odradek.protocol.messages
+from odradek.protocol.codec import Message
 from odradek.protocol.declare import FieldLayout, Struct, layout
 from odradek.protocol.primitives import WireType
+
+RECORD_MODULES = (
+    "odradek.protocol.frame",
+    "odradek.metadata.records",
+    "odradek.coordinator.group.records",
+    "odradek.coordinator.group.share_records",
+    "odradek.coordinator.group.streams_records",
+    "odradek.coordinator.transaction.records",
+)
 
 _LONG = "long enough for a length of two bytes: " * 5
 
@@ -29,6 +42,20 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 
 Chooser = Callable[[FieldLayout, int, Any], tuple[st.SearchStrategy[Any] | None, Any]]
 """What another implementation restricts a field to (None: nothing), and the guide for the struct inside it."""
+
+
+def declared_messages() -> list[type[Message]]:
+    """Every message class of the project, each from the module that declares it."""
+    api_modules = [
+        f"odradek.protocol.messages.{each.name}" for each in pkgutil.iter_modules(odradek.protocol.messages.__path__)
+    ]
+    found = []
+    for name in (*api_modules, *RECORD_MODULES):
+        module = importlib.import_module(name)
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Message) and value.__module__ == name:
+                found.append(value)
+    return found
 
 
 def unrestricted(each: FieldLayout, place: int, guide: Any) -> tuple[None, None]:
