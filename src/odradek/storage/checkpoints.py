@@ -65,7 +65,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 def write_partition_metadata(disk: Disk, path: str, topic_id: Uuid) -> None:
     """`partition.metadata`, which ties a directory to its topic's id."""
-    replace_file(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode(), durable=False)
+    replace_file(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), durable=False)
 
 
 def read_partition_metadata(disk: Disk, path: str) -> Uuid | None:

@@ -505,7 +505,10 @@ class Log:
             self._sealed_bytes -= self._active.size
             self._active.activate()
         self.log_end_offset = Offset(self._active.truncate(offset))
-        self._after_truncation()
+        if self.log_end_offset < self.log_start_offset:  # The first batch had records on both sides of the start.
+            self.truncate_fully_and_start_at(self.log_start_offset)
+        else:
+            self._after_truncation()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -571,7 +574,9 @@ class Log:
     def flush_work(self) -> FlushWork:
         """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
         self._last_flush_ms = self._told_ms
-        first = self._segment_number(self.recovery_point)
+        first = self._segment_number(
+            self.recovery_point - 1
+        )  # Sealed since the last sync, if nothing else is new in it.
         # What is not synced yet is told by the recovery point, which moves once the work is done: work may be given up.
         begun_since = self.recovery_point if self._flushed_once else 0
         return FlushWork(

@@ -62,7 +62,8 @@ def load_segments(
         segment = Segment(disk, directory, log_start_offset, size=0, now_ms=now_ms, config=config)
         segment.create()
         return Loaded([segment], log_start_offset, None)
-    first_unflushed = max((base for base in bases if base <= recovery_point), default=bases[0])
+    # A segment that ends just at the recovery point counts too: it may have been sealed since, its indexes not synced.
+    first_unflushed = max((base for base in bases if base < recovery_point), default=bases[0])
     segments: list[Segment] = []
     rebuilt_from: int | None = None
     end_offset = bases[0]
@@ -112,7 +113,7 @@ def _learn_epochs(segment: Segment, leader_epochs: LeaderEpochs) -> None:
 
 
 def _has_gap(end_offset: int, following_base: int, config: LogConfig) -> bool:
-    """Whether a power loss took the tail of a segment and kept the next one; compaction alone leaves gaps that count."""
+    """Whether a power loss took the tail of a segment and kept the next; compaction may leave gaps that are none."""
     return end_offset < following_base and not config.compacted
 
 

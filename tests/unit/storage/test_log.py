@@ -6,17 +6,6 @@ import errno
 import struct
 
 import pytest
-
-from odradek.ids import Uuid
-from odradek.ports import FileSlice
-from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.batch import BATCH_HEADER, build_batch, decode_records, read_header, update_crc
-from odradek.protocol.records.compression import Compression
-from odradek.protocol.records.record import Record
-from odradek.storage.config import LogConfig
-from odradek.storage.log import Log
-from odradek.storage.segment import TAIL_BATCHES
-from odradek.storage.validation import Origin
 from tests.unit.storage.worlds import (
     DIRECTORY,
     NOW_MS,
@@ -29,6 +18,17 @@ from tests.unit.storage.worlds import (
     read_all,
     values,
 )
+
+from odradek.ids import Uuid
+from odradek.ports import FileSlice
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records.batch import BATCH_HEADER, build_batch, decode_records, read_header, update_crc
+from odradek.protocol.records.compression import Compression
+from odradek.protocol.records.record import Record
+from odradek.storage.config import LogConfig
+from odradek.storage.log import Log
+from odradek.storage.segment import TAIL_BATCHES
+from odradek.storage.validation import Origin
 
 
 @pytest.fixture
@@ -426,7 +426,7 @@ def test_a_full_disk_refuses_and_nothing_has_changed() -> None:
     append(log, b"a")
     machine.device.capacity = machine.device.used + 30
     for _ in range(2):
-        with pytest.raises(OSError) as full:
+        with pytest.raises(OSError, match="space") as full:
             append(log, b"b")
         assert full.value.errno == errno.ENOSPC
     assert (log.log_end_offset, values(read_all(log))) == (1, [b"a"])

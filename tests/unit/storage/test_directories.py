@@ -1,0 +1,183 @@
+"""One of `log.dirs`, through starts, stops, deletions and failures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.storage.worlds import NOW_MS, TOPIC_ID, Machine, append, read_all, values
+
+from odradek.ids import Uuid
+from odradek.storage.config import LogConfig
+from odradek.storage.directories import LogDirectory, parse_directory_name
+from odradek.storage.log import Log
+
+CONFIG = LogConfig(file_delete_delay_ms=1000)
+
+
+class Numbers:
+    """Entropy that counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def random_bytes(self, count: int) -> bytes:
+        self.count += 1
+        return self.count.to_bytes(count)
+
+    def below(self, bound: int) -> int:
+        return 0
+
+
+def look(machine: Machine) -> LogDirectory:
+    return LogDirectory(machine.disk, "/data", Uuid(bytes(16)), Numbers())
+
+
+def open_log(directory: LogDirectory, topic: str = "t", partition: int = 0, topic_id: Uuid = TOPIC_ID) -> Log:
+    return directory.open_log(topic, partition, topic_id=topic_id, config=CONFIG, now_ms=NOW_MS)
+
+
+def test_a_clean_stop_and_start() -> None:
+    machine = Machine()
+    directory = look(machine)
+    assert not directory.was_clean
+    for partition in (10, 2):
+        log = open_log(directory, partition=partition)
+        append(log, b"%d" % partition)
+        append(log, b"more")
+        log.advance_high_watermark(1)
+    log.delete_records_before(1)
+    directory.close()
+    directory.mark_clean_shutdown(broker_epoch=77)
+    assert json.loads(machine.disk.read_file("/data/.kafka_cleanshutdown")) == {"version": 0, "brokerEpoch": 77}
+    assert machine.disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n2\nt 2 2\nt 10 2\n"
+    assert machine.disk.read_file("/data/log-start-offset-checkpoint") == b"0\n1\nt 2 1\n"
+    assert machine.disk.read_file("/data/replication-offset-checkpoint") == b"0\n2\nt 2 1\nt 10 1\n"
+    machine.crash("power")
+    directory = look(machine)
+    assert directory.was_clean
+    assert not machine.disk.exists("/data/.kafka_cleanshutdown"), "a crash from now on must not find it"
+    assert directory.partitions == [("t", 2), ("t", 10)]
+    assert directory.holds("t", 2)
+    assert not directory.holds("t", 3)
+    assert directory.partition_count == 2
+    log = open_log(directory, partition=2)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (1, 2, 1, 2)
+    assert values(read_all(open_log(directory, partition=10))) == [b"10", b"more"]
+
+
+def test_checkpoints_are_written_when_something_changed() -> None:
+    machine = Machine()
+    directory = look(machine)
+    log = open_log(directory)
+    append(log, b"x")
+    log.advance_high_watermark(1)
+    directory.checkpoint_high_watermarks()
+    assert machine.disk.read_file("/data/replication-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    machine.disk.unlink("/data/replication-offset-checkpoint")
+    directory.checkpoint_high_watermarks()
+    assert not machine.disk.exists("/data/replication-offset-checkpoint")
+    directory.checkpoint_recovery_points()
+    assert machine.disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 0\n"
+    log.delete_records_before(1)
+    directory.checkpoint_log_starts()
+    assert machine.disk.read_file("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
+
+
+def test_a_deleted_log_leaves_in_two_steps() -> None:
+    machine = Machine()
+    directory = look(machine)
+    log = open_log(directory)
+    append(log, b"x")
+    directory.delete_log(log, now_ms=NOW_MS)
+    assert not directory.holds("t", 0)
+    renamed = "t-0.00000000000000000000000000000001-delete"
+    assert machine.disk.list("/data") == [renamed]
+    assert values(read_all(log)) == [b"x"], "whoever reads it can finish"
+    append(open_log(directory), b"a new topic of this name")
+    assert directory.purge_deleted(NOW_MS + 999) == NOW_MS + 1000
+    assert directory.purge_deleted(NOW_MS + 1000) is None
+    assert machine.disk.list("/data") == ["t-0"]
+
+
+def test_deletion_goes_on_after_a_crash() -> None:
+    machine = Machine()
+    directory = look(machine)
+    directory.delete_log(open_log(directory), now_ms=NOW_MS)
+    machine.crash("process")
+    machine.disk.make_directory("/data/u-1.00000000000000000000000000000009-stray")
+    machine.disk.make_directory("/data/v-1.00000000000000000000000000000009-future")
+    directory = look(machine)
+    assert directory.partitions == []
+    directory.purge_deleted(NOW_MS)
+    assert machine.disk.list("/data") == ["v-1.00000000000000000000000000000009-future"]
+
+
+def test_another_topics_directory_is_set_aside() -> None:
+    machine = Machine()
+    append(open_log(look(machine)), b"old")
+    machine.crash("process")
+    directory = look(machine)
+    assert directory.topic_id_of("t", 0) == TOPIC_ID
+    log = open_log(directory, topic_id=Uuid(b"another topic id"))
+    assert log.log_end_offset == 0
+    assert machine.disk.list("/data") == ["t-0", "t-0.00000000000000000000000000000001-stray"]
+    directory.purge_deleted(NOW_MS)
+    assert machine.disk.list("/data") == ["t-0"]
+
+
+def test_long_names_stay_within_the_file_systems_limit() -> None:
+    directory = look(Machine())
+    log = open_log(directory, topic="x" * 249)
+    directory.delete_log(log, now_ms=NOW_MS)
+    assert len(log.directory.rpartition("/")[2]) == 255
+    assert log.directory.endswith("-delete")
+
+
+def test_a_failed_directory_is_left_as_it_is() -> None:
+    machine = Machine()
+    directory = look(machine)
+    log = open_log(directory)
+    append(log, b"x")
+    directory.go_offline()
+    assert not directory.online
+    before = machine.disk.list("/data")
+    directory.close()
+    directory.mark_clean_shutdown()
+    assert machine.disk.list("/data") == before == ["t-0"]
+
+
+def test_an_unreadable_checkpoint_costs_time_only(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    directory = look(machine)
+    append(open_log(directory), b"x")
+    directory.close()
+    directory.mark_clean_shutdown()
+    for name in ("recovery-point", "log-start", "replication"):
+        machine.disk.write_file(f"/data/{name}-offset-checkpoint", b"damaged")
+    assert values(read_all(open_log(look(machine)))) == [b"x"]
+    assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("t-0", ("t", 0)),
+        ("a-b-12", ("a-b", 12)),
+        ("t-", None),
+        ("-1", None),
+        ("t", None),
+        ("t-x", None),
+        ("t-\u0663", None),
+        ("meta.properties", None),
+        ("__cluster_metadata-0", ("__cluster_metadata", 0)),
+    ],
+)
+def test_directory_names(name: str, parsed: tuple[str, int] | None) -> None:
+    assert parse_directory_name(name) == parsed
+
+
+def test_the_metadata_log_is_not_ours() -> None:
+    machine = Machine()
+    machine.disk.make_directory("/data/__cluster_metadata-0")
+    assert look(machine).partitions == []
