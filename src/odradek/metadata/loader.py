@@ -46,3 +46,28 @@ class Loader:
                     delta.replay(record)
         self.image, changes = delta.apply(provenance)
         return changes
+
+
+class Draft:
+    """What the image will be once all that was decided so far is committed: for the next decision, and for nobody else.
+
+    The first change copies the image once; those after it cost what they change.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self._copied = False
+
+    def replay(self, records: Iterable[Message], provenance: Provenance) -> None:
+        """Take one decision in. A metadata transaction begins and ends within one, so its markers mean nothing here."""
+        if not self._copied:
+            self.image = self.image.private_copy()
+            self._copied = True
+        delta = Delta(self.image, in_place=True)
+        for record in records:
+            if not isinstance(record, _MARKERS):
+                delta.replay(record)
+        self.image, _ = delta.apply(provenance)
+
+
+_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)

@@ -8,6 +8,7 @@ from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import MalformedFrame
 
 _FRAME_VERSION = 1
+_HEADER_BYTES = 3
 
 
 def encode_record(record: Message, metadata_version: int) -> bytes:
@@ -18,6 +19,8 @@ def encode_record(record: Message, metadata_version: int) -> bytes:
 
 def decode_record(frame: bytes | memoryview) -> Message:
     """Read what `encode_record` or Kafka wrote; MalformedFrame on anything else."""
+    if len(frame) > _HEADER_BYTES and frame[0] == _FRAME_VERSION and frame[1] < 0x80 and frame[2] < 0x80:
+        return decode(record_class(frame[1]), frame[2], frame[_HEADER_BYTES:])  # All there are so far.
     frame_version, position = _unsigned_varint(frame, 0)
     if frame_version != _FRAME_VERSION:
         raise MalformedFrame(f"a metadata record has frame version {frame_version} instead of {_FRAME_VERSION}")

@@ -30,7 +30,7 @@ from odradek.metadata.controller.producer_ids import ProducerIdBlock, allocate_p
 from odradek.metadata.controller.topics import TopicSettings, create_topics
 from odradek.metadata.image import Image, Provenance
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
-from odradek.metadata.loader import Loader
+from odradek.metadata.loader import Draft
 from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
@@ -52,6 +52,10 @@ Decide = Callable[[Image, Offset], Decision[Message, ResponseT]]
 """From the newest state, and the offset that the decision's first record will have."""
 
 
+MAX_DECISIONS_PER_APPEND = 100
+"""So many share one write and one sync; while those are under way the loop serves others, and the rest waits."""
+
+
 class Controller:
     """Owns the queue of decisions; one task works it off."""
 
@@ -68,7 +72,7 @@ class Controller:
             num_partitions=config.num_partitions,
             replication_factor=config.default_replication_factor,
             check_configs=lambda configs: _check_configs(config, configs),
-            effective_configs=lambda image, configs: effective_topic_configs(config, image, configs),
+            effective_configs=EffectiveConfigs(config).of_topic,
         )
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
@@ -154,7 +158,8 @@ class Controller:
         """Decide everything that is queued, append it as one, answer; until the queue stays empty."""
         try:
             while self._queue:
-                taken, self._queue = self._queue, []
+                taken = self._queue[:MAX_DECISIONS_PER_APPEND]
+                del self._queue[:MAX_DECISIONS_PER_APPEND]
                 await self._decide_and_append(taken)
         except BaseException as failure:
             self.on_failure(failure)
@@ -164,14 +169,14 @@ class Controller:
 
     async def _decide_and_append(self, taken: list[tuple[Decide[Any], asyncio.Future[Any]]]) -> None:
         quorum = self._quorum
-        speculative = Loader(quorum.image)
+        draft = Draft(quorum.image)
         at: int = quorum.next_offset
         batches: list[tuple[Message, ...]] = []
         outcomes: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
         try:
             for position, (decide, future) in enumerate(taken):
                 try:
-                    decision = decide(speculative.image, Offset(at))
+                    decision = decide(draft.image, Offset(at))
                 except KafkaError as refused:
                     outcomes.append((future, None, refused))
                     continue
@@ -181,7 +186,7 @@ class Controller:
                     batches.append(decision.records)
                     at += len(decision.records)
                     if position + 1 < len(taken):
-                        speculative.replay(decision.records, _speculative_provenance(quorum, at))
+                        draft.replay(decision.records, Provenance(Offset(at - 1), quorum.epoch, -1))
             await quorum.append(batches)
         except KafkaError as refused:
             outcomes = [(future, None, refused) for _, future in taken]
@@ -199,10 +204,6 @@ class Controller:
                 future.set_result(answer)
 
 
-def _speculative_provenance(quorum: Quorum, at: int) -> Provenance:
-    return Provenance(Offset(at - 1), quorum.epoch, -1)
-
-
 def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
     validate_overrides(configs, config.log_defaults)
 
@@ -215,35 +216,36 @@ _FROM_FILE = 4
 _BY_DEFAULT = 5
 
 
-def effective_topic_configs(
-    config: NodeConfig, image: Image, topic_configs: Mapping[str, str]
-) -> list[CreatableTopicConfigs]:
+class EffectiveConfigs:
     """Every topic-level setting by name, with its value and where that comes from: the strongest source counts."""
-    own = image.configs.of(BROKER_RESOURCE, str(config.node_id))
-    everyones = image.configs.of(BROKER_RESOURCE, ALL_BROKERS)
-    entries = []
-    for name in sorted(TOPIC_CONFIGS):
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._resource = str(config.node_id)
+        self._sources: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        self._defaults: dict[str, CreatableTopicConfigs] = {}
+
+    def of_topic(self, image: Image, topic_configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        sources = (image.configs.of(BROKER_RESOURCE, self._resource), image.configs.of(BROKER_RESOURCE, ALL_BROKERS))
+        if sources != self._sources:  # Most topics have the defaults, so those are kept ready.
+            self._sources = sources
+            public = sorted(name for name, key in TOPIC_CONFIGS.items() if not key.internal)
+            self._defaults = {name: self._default(name, *sources) for name in public}
+        overrides = {name: _entry(name, text, _FROM_TOPIC) for name, text in topic_configs.items()}
+        return [overrides.get(name, entry) for name, entry in self._defaults.items()]
+
+    def _default(self, name: str, own: Mapping[str, str], everyones: Mapping[str, str]) -> CreatableTopicConfigs:
         key = TOPIC_CONFIGS[name]
-        if key.internal:
-            continue
-        text: str | None = None
-        source = _BY_DEFAULT
-        if name in topic_configs:
-            text, source = topic_configs[name], _FROM_TOPIC
-        else:
-            field = name.replace(".", "_")
-            text = value_text(getattr(config.log_defaults, field, key.default))
-            for synonym in key.synonyms:
-                if synonym in own:
-                    text, source = own[synonym], _FROM_BROKER
-                elif synonym in everyones:
-                    text, source = everyones[synonym], _FROM_ALL_BROKERS
-                elif synonym in config.given:
-                    source = _FROM_FILE
-                else:
-                    continue
-                break
-        entries.append(
-            CreatableTopicConfigs(name=name, value=text, read_only=False, config_source=source, is_sensitive=False)
-        )
-    return entries
+        text = value_text(getattr(self._config.log_defaults, name.replace(".", "_"), key.default))
+        for synonym in key.synonyms:
+            if synonym in own:
+                return _entry(name, own[synonym], _FROM_BROKER)
+            if synonym in everyones:
+                return _entry(name, everyones[synonym], _FROM_ALL_BROKERS)
+            if synonym in self._config.given:
+                return _entry(name, text, _FROM_FILE)
+        return _entry(name, text, _BY_DEFAULT)
+
+
+def _entry(name: str, text: str | None, source: int) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(name=name, value=text, read_only=False, config_source=source, is_sensitive=False)

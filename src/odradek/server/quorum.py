@@ -57,6 +57,10 @@ from odradek.values import value
 
 log = logging.getLogger(__name__)
 
+MAX_RECORDS_PER_BATCH = 20_000
+"""More than any request may ask for, so each is one batch. Only a broker that leads more partitions when it starts
+makes more records at once, and those need not be all or nothing; a batch must stay below Kafka's 8 MiB."""
+
 _READ_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PART_SUFFIX = ".part"
@@ -283,8 +287,10 @@ class Quorum:
         built = []
         for records in batches:
             framed = [Record(value=self._encode(record)) for record in records]
-            built.append(build_batch(framed, base_offset=offset, leader_epoch=self.epoch, timestamp=now_ms))
-            offset += len(records)
+            for start in range(0, len(framed), MAX_RECORDS_PER_BATCH):
+                part = framed[start : start + MAX_RECORDS_PER_BATCH]
+                built.append(build_batch(part, base_offset=offset, leader_epoch=self.epoch, timestamp=now_ms))
+                offset += len(part)
         if built:
             self._write_or_nothing(built, now_ms)
             self._bytes_since_snapshot += sum(len(batch) for batch in built)

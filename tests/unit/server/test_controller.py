@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.server.controller import effective_topic_configs
+from odradek.server.controller import EffectiveConfigs
 
 LOG = f"{DIRECTORY}/00000000000000000000.log"
 
@@ -189,7 +189,7 @@ def test_configs_of_all_brokers_count_before_the_file() -> None:
     machine.run(machine.quorum.append([[record]]))
     listed = {
         each.name: (each.value, each.config_source)
-        for each in effective_topic_configs(machine.config, machine.quorum.image, {})
+        for each in EffectiveConfigs(machine.config).of_topic(machine.quorum.image, {})
     }
     assert listed["min.insync.replicas"] == ("2", 3)
 

@@ -43,6 +43,17 @@ class Image:
     configs: ConfigsImage
     next_producer_id: int
 
+    def private_copy(self) -> Image:
+        """One that a delta may change in place; what is in its dictionaries is still shared, and still immutable."""
+        return Image(
+            provenance=self.provenance,
+            features=self.features,
+            cluster=self.cluster,
+            topics=self.topics.copy(),
+            configs=ConfigsImage(self.configs.by_resource.copy()),
+            next_producer_id=self.next_producer_id,
+        )
+
     def records(self) -> Iterator[Message]:
         """The records that make this image out of an empty one: the body of a snapshot, in Kafka's order."""
         yield from self.features.records()
@@ -73,14 +84,14 @@ class Changes:
 
 
 class Delta:
-    """Replay records, then `apply` once."""
+    """Replay records, then `apply` once; with `in_place` the base is a private copy, and is changed itself."""
 
-    def __init__(self, base: Image) -> None:
+    def __init__(self, base: Image, *, in_place: bool = False) -> None:
         self._base = base
         self._features = FeaturesDelta(base.features)
         self._cluster = ClusterDelta(base.cluster)
-        self._topics = TopicsDelta(base.topics)
-        self._configs = ConfigsDelta(base.configs)
+        self._topics = TopicsDelta(base.topics, in_place=in_place)
+        self._configs = ConfigsDelta(base.configs, in_place=in_place)
         self._next_producer_id = base.next_producer_id
 
     def replay(self, record: Message) -> None:

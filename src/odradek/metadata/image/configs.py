@@ -46,8 +46,10 @@ NO_CONFIGS = ConfigsImage(by_resource={})
 class ConfigsDelta:
     """Changes to configuration on their way into a new image."""
 
-    def __init__(self, base: ConfigsImage) -> None:
+    def __init__(self, base: ConfigsImage, *, in_place: bool = False) -> None:
+        """`in_place` changes the base itself, which then must be a private copy."""
         self._base = base
+        self._in_place = in_place
         self._changed: dict[Resource, dict[str, str]] = {}
 
     def replay(self, record: ConfigRecord) -> None:
@@ -72,7 +74,7 @@ class ConfigsDelta:
     def apply(self) -> ConfigsImage:
         if not self._changed:
             return self._base
-        by_resource = self._base.by_resource.copy()
+        by_resource = self._base.by_resource if self._in_place else self._base.by_resource.copy()
         for resource, configs in self._changed.items():
             if configs:
                 by_resource[resource] = configs

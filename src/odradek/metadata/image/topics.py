@@ -71,6 +71,9 @@ class TopicsImage:
     colliding: dict[str, tuple[str, ...]]
     """Topics with a `.` or `_` in their names, by what `collision_key` makes of them."""
 
+    def copy(self) -> TopicsImage:
+        return TopicsImage(self.by_name.copy(), self.by_id.copy(), self.colliding.copy())
+
     def records(self) -> Iterator[Message]:
         """What a snapshot holds of this."""
         for topic in self.by_id.values():
@@ -107,8 +110,10 @@ class TopicChanges:
 class TopicsDelta:
     """Changes to topics on their way into a new image."""
 
-    def __init__(self, base: TopicsImage) -> None:
+    def __init__(self, base: TopicsImage, *, in_place: bool = False) -> None:
+        """`in_place` changes the base itself, which then must be a private copy."""
         self._base = base
+        self._in_place = in_place
         self._open: dict[Uuid, _OpenTopic] = {}
         self._deleted: dict[Uuid, TopicImage] = {}
 
@@ -146,10 +151,11 @@ class TopicsDelta:
         """The new image, and what it does differently from the base."""
         if not self._open and not self._deleted:
             return self._base, TopicChanges(created=(), changed=(), deleted=())
-        by_name, by_id = self._base.by_name.copy(), self._base.by_id.copy()
+        base = self._base if self._in_place else self._base.copy()
+        by_name, by_id = base.by_name, base.by_id
         for topic in self._deleted.values():
             del by_name[topic.name], by_id[topic.topic_id]
-        colliding = self._colliding()
+        self._note_collisions(base.colliding)
         created, changed = [], []
         for topic_id, open_topic in self._open.items():
             image = TopicImage(open_topic.name, topic_id, open_topic.all_partitions())
@@ -163,25 +169,19 @@ class TopicsDelta:
             if old:
                 changed.append(PartitionsOf(image, old, before))
         changes = TopicChanges(tuple(created), tuple(changed), tuple(self._deleted.values()))
-        return TopicsImage(by_name, by_id, colliding), changes
+        return base, changes
 
-    def _colliding(self) -> dict[str, tuple[str, ...]]:
-        gone = [topic.name for topic in self._deleted.values() if may_collide(topic.name)]
-        new = [topic.name for topic in self._open.values() if topic.before is None and may_collide(topic.name)]
-        if not gone and not new:
-            return self._base.colliding
-        colliding = self._base.colliding.copy()
-        for name in gone:
-            key = collision_key(name)
-            rest = tuple(other for other in colliding[key] if other != name)
-            if rest:
-                colliding[key] = rest
-            else:
-                del colliding[key]
-        for name in new:
-            key = collision_key(name)
-            colliding[key] = (*colliding.get(key, ()), name)
-        return colliding
+    def _note_collisions(self, colliding: dict[str, tuple[str, ...]]) -> None:
+        for gone in self._deleted.values():
+            if may_collide(gone.name):
+                key = collision_key(gone.name)
+                rest = tuple(other for other in colliding.pop(key) if other != gone.name)
+                if rest:
+                    colliding[key] = rest
+        for topic in self._open.values():
+            if topic.before is None and may_collide(topic.name):
+                key = collision_key(topic.name)
+                colliding[key] = (*colliding.get(key, ()), topic.name)
 
     def _topic(self, topic_id: Uuid) -> _OpenTopic:
         topic = self._open.get(topic_id)
