@@ -1,30 +1,19 @@
-"""One broker process for all compatibility tests, and topics that no other test uses.
-
-`COMPAT_SERVER=kafka` runs the same tests against Apache Kafka: a test that fails there is wrong, whatever Odradek does.
-"""
+"""One broker process for all compatibility tests, and topics that no other test uses."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from bench import wire
 from bench.cells import wait_for_partitions
-from bench.servers import OdradekServer, Server
+from bench.servers import Server
 from tests.compat import maven
+from tests.compat.brokers import new_server
 
 _numbers = itertools.count()
-
-
-def new_server(**arguments: object) -> Server:
-    """A broker of the kind under test, not started."""
-    if os.environ.get("COMPAT_SERVER", "odradek") == "kafka":
-        from bench.apache_kafka import ApacheKafka
-
-        return ApacheKafka(**arguments)  # type: ignore[arg-type]
-    return OdradekServer(**arguments)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +25,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def new_topic(server: Server) -> Callable[..., str]:
-    """Makes a topic and waits until its partitions answer."""
+    """Makes a topic and waits until its partitions answer; configs come with underscores for dots."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"compat-{os.getpid()}-{next(_numbers)}"
@@ -53,3 +42,13 @@ def new_topic(server: Server) -> Callable[..., str]:
 def _java_or_skip(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("java") is not None:
         maven.require_java()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the broker said beside what the test said."""
+    report = yield
+    broker = getattr(item, "funcargs", {}).get("server")
+    if report.failed and isinstance(broker, Server):
+        report.sections.append(("broker log", broker.log_tail()))
+    return report

@@ -1,18 +1,17 @@
-"""A log directory is a Kafka log directory: Kafka's tool reads it, and either broker carries on where the other stopped."""
+"""A log directory is a Kafka log directory: Kafka's tool reads it; each broker carries on where the other stopped."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from bench import wire
 from bench.apache_kafka import ApacheKafka, tool
 from bench.cells import wait_for_partitions
-from bench.servers import OdradekServer, Server
+from bench.servers import Server
+from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -20,20 +19,6 @@ pytestmark = [pytest.mark.compat, pytest.mark.java]
 BASE_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL_SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "4096"}
-UNDER_TEST = ApacheKafka if os.environ.get("COMPAT_SERVER", "odradek") == "kafka" else OdradekServer
-
-
-@contextmanager
-def running(server: Server) -> Iterator[Server]:
-    """Started, and stopped cleanly unless the test ended it otherwise."""
-    server.format()
-    server.spawn()
-    try:
-        server.wait_until_ready()
-        yield server
-    finally:
-        code = server.stop()
-    assert code in (0, 143, -9), server.log_tail()
 
 
 def fill(server: Server, topic: str, *, partitions: int = 2, rounds: int = 1) -> list[Record]:
@@ -78,7 +63,7 @@ def dump(*files: Path, options: tuple[str, ...] = ()) -> str:
 
 
 def test_kafkas_dump_tool_reads_the_files_without_complaint(tmp_path: Path) -> None:
-    with running(UNDER_TEST(tmp_path)) as server:
+    with running(new_server(tmp_path)) as server:
         make_topic(server, "dumped")
         records = fill(server, "dumped")
     directory = tmp_path / "data" / "dumped-0"
@@ -107,7 +92,7 @@ def test_kafkas_dump_tool_reads_the_files_without_complaint(tmp_path: Path) -> N
 
 
 def test_kafkas_dump_tool_reads_the_metadata_log(tmp_path: Path) -> None:
-    with running(UNDER_TEST(tmp_path)) as server:
+    with running(new_server(tmp_path)) as server:
         make_topic(server, "in-metadata", 3)
     directory = tmp_path / "data" / "__cluster_metadata-0"
     said = dump(*sorted(directory.glob("*.log")), options=("--cluster-metadata-decoder",))
@@ -124,7 +109,7 @@ def test_kafkas_dump_tool_reads_the_metadata_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["clean stop", "kill -9"])
 def test_apache_kafka_carries_on(tmp_path: Path, ending: str) -> None:
-    with running(UNDER_TEST(tmp_path)) as server:
+    with running(new_server(tmp_path)) as server:
         make_topic(server, "handed-over")
         records = fill(server, "handed-over")
         if ending == "kill -9":
@@ -144,7 +129,7 @@ def test_odradek_carries_on_from_apache_kafka(tmp_path: Path, ending: str) -> No
         records = fill(server, "taken-over")
         if ending == "kill -9":
             server.kill()
-    with running(UNDER_TEST(tmp_path)) as successor:
+    with running(new_server(tmp_path)) as successor:
         assert_serves(successor, "taken-over", records)
         records += fill(successor, "taken-over")
         make_topic(successor, "new-here")

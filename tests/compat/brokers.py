@@ -1,0 +1,38 @@
+"""The broker under test.
+
+`COMPAT_SERVER=kafka` runs the same tests against Apache Kafka: a test that fails there is wrong, whatever Odradek does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.servers import OdradekServer, Server
+
+IS_KAFKA = os.environ.get("COMPAT_SERVER", "odradek") == "kafka"
+CLEAN_EXIT_CODE = 143 if IS_KAFKA else 0
+
+
+def new_server(directory: Path | None = None, *, properties: dict[str, str] | None = None) -> Server:
+    """A broker of the kind under test, not started."""
+    if IS_KAFKA:
+        from bench.apache_kafka import ApacheKafka
+
+        return ApacheKafka(directory, properties=properties)
+    return OdradekServer(directory, properties=properties)
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Started on its directory, and stopped cleanly unless the block ended it otherwise."""
+    server.format()
+    server.spawn()
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        code = server.stop()
+    assert code in (0, 143, -9), f"exit code {code}:\n{server.log_tail()}"
