@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test fuzz check fmt docs lock clean
+.PHONY: help test check fuzz demo sim compat bench fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -35,6 +35,18 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+demo: $(READY) ## See one node start, serve, be killed and come back; ends by itself
+	$(BIN)/python examples/demo.py
+
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100)
+	$(BIN)/python -m odradek.sim.run --seed $(or $(SEED),1) --count $(or $(COUNT),1)
+
+compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
+	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')
+
+bench: $(READY) ## Side by side with Apache Kafka, into bench/RESULTS.md (ARGS=--quick)
+	$(BIN)/python -m bench.run $(ARGS)
 
 fmt: $(READY) ## Format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .
