@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.ids import NodeId
+from odradek.ids import NodeId, Uuid
 from odradek.metadata.image.cluster import ClusterImage
 from odradek.metadata.image.topics import PartitionRegistration
 
@@ -12,6 +12,7 @@ class ClusterView:
 
     def __init__(self, cluster: ClusterImage, listener_name: str) -> None:
         self._brokers = cluster.brokers
+        self._offline: dict[tuple[tuple[NodeId, ...], tuple[Uuid, ...]], list[int]] = {}
         self._reachable = {
             broker_id: broker for broker_id, broker in cluster.brokers.items() if broker.endpoint(listener_name)
         }
@@ -28,9 +29,14 @@ class ClusterView:
 
     def offline(self, partition: PartitionRegistration) -> list[int]:
         """Replicas that serve nobody here: broker gone or fenced, listener missing, or directory lost."""
+        placement = (partition.replicas, partition.directories)
+        known = self._offline.get(placement)  # A topic has far fewer placements than partitions.
+        if known is not None:
+            return known
         offline: list[int] = []
         for replica, directory in zip(partition.replicas, partition.directories, strict=True):
             broker = self._reachable.get(replica)
             if broker is None or broker.fenced or not broker.has_online_directory(directory):
                 offline.append(replica)
+        self._offline[placement] = offline
         return offline
