@@ -23,13 +23,16 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], An
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) -> int:
     """The position after a section of tagged fields that nobody here knows."""
-    count, position = decode_uvarint(buffer, position)
-    for _ in range(count):
-        _, position = decode_uvarint(buffer, position)
-        size, position = decode_uvarint(buffer, position)
-        position += size
-        if position > len(buffer):
-            raise MalformedFrame("a tagged field is longer than the message")
+    try:
+        count, position = decode_uvarint(buffer, position)
+        for _ in range(count):
+            _, position = decode_uvarint(buffer, position)
+            size, position = decode_uvarint(buffer, position)
+            position += size
+    except IndexError as wrong:
+        raise MalformedFrame("the message ends inside its tagged fields") from wrong
+    if position > len(buffer):
+        raise MalformedFrame("a tagged field is longer than the message")
     return position
 
 

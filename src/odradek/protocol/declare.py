@@ -7,6 +7,7 @@ constructors, layouts and codecs are made when first asked for.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
 
 from odradek.protocol.primitives import WireType
@@ -32,7 +33,7 @@ class Versions:
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.low <= version <= self.high
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.low, self.high + 1))
 
     def __eq__(self, other: object) -> bool:
@@ -213,7 +214,12 @@ def shared_default(cls: type[Struct]) -> Struct:
     """
     known = _defaults.get(cls)
     if known is None:
-        members = {"__module__": cls.__module__, "__setattr__": _refuse, "FIELDS": cls.FIELDS}
+        members = {
+            "__module__": cls.__module__,
+            "__setattr__": _refuse,
+            "__reduce__": lambda _: (shared_default, (cls,)),  # A copy of it is itself.
+            "FIELDS": cls.FIELDS,
+        }
         sealed = StructType(cls.__name__, (cls,), members)
         known = _defaults[cls] = cls()
         known.__class__ = sealed  # type: ignore[assignment]
@@ -251,6 +257,6 @@ def _compile_constructor(cls: type[Struct]) -> Any:
             parameters.append(f"{name}=default_{name}")
             body.append(f" self.{name} = {name}")
     signature = ", ".join(["self", "*", *parameters] if parameters else ["self"])
-    exec("\n".join([f"def __init__({signature}):", *body, " return"]), constants)
+    exec("\n".join([f"def __init__({signature}):", *(body or [" pass"])]), constants)
     cls.__init__ = constants["__init__"]  # type: ignore[method-assign]
     return constants["__init__"]

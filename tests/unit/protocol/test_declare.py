@@ -123,6 +123,8 @@ def test_copies() -> None:
     assert deep == original
     deep.places[0].host = "other"
     assert original.places[0].host == "h"
+    with_default = Example(name="t", places=[])
+    assert copy.deepcopy(with_default).leader is with_default.leader
 
 
 WITHOUT_TAGS = "02 74  02 02 68 0001 00  03 01 00  00  3fe0000000000000 00000000  01 05 686f6d65 2384 00 "

@@ -40,9 +40,20 @@ def test_the_header_of_an_unknown_api_can_be_read() -> None:
     assert (header.request_api_key, header.client_id, position) == (20000, "a", 11)
 
 
-@pytest.mark.parametrize(
-    "bytes_hex", ["", "00", "0003 00", "0003 0000 0000", "0003 0000 00000001 0005 61", "0003 0000 00000001 0001 ff"]
-)
+BROKEN_HEADERS = [
+    "",
+    "00",
+    "0003 00",
+    "0003 0000 0000",
+    "0003 0000 00000001 0005 61",
+    "0003 0000 00000001 0001 ff",
+    "0003 000d 00000001 0000",
+    "0003 000d 00000001 0000 01 05",
+    "0003 000d 00000001 0000 01 05 02 aa",
+]
+
+
+@pytest.mark.parametrize("bytes_hex", BROKEN_HEADERS)
 def test_broken_headers(bytes_hex: str) -> None:
     with pytest.raises(MalformedFrame):
         decode_request_header(bytes.fromhex(bytes_hex), 0)
