@@ -323,9 +323,6 @@ class NodeSettings:
     metadata_max_retention_ms = Setting[int](
         LONG, 604_800_000, "How long the metadata log is kept behind a snapshot.", None, HIGH
     )
-    metadata_max_idle_interval_ms = Setting[int](
-        INT, 500, "How often an idle controller writes a NoOpRecord; 0 is never.", Range(0), LOW
-    )
 
 
 NODE_CONFIGS = ConfigTable(setting.key for setting in vars(NodeSettings).values() if isinstance(setting, Setting))

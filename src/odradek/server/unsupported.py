@@ -157,7 +157,8 @@ NO_EFFECT = _known(
             controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
             controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.socket.timeout.ms
             cordoned.log.dirs early.start.listeners initial.broker.registration.timeout.ms
-            leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms num.replica.fetchers
+            leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms metadata.max.idle.interval.ms
+            num.replica.fetchers
             replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
             replica.fetch.wait.max.ms replica.lag.time.max.ms replica.selector.class
             replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
