@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from odradek.protocol.declare import FieldLayout, Message, Struct, layout
 from odradek.protocol.errors import MalformedFrame
@@ -36,6 +36,25 @@ def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) ->
     return position
 
 
+# Complaints are functions because a call is the least that generated code can hold: most of it never runs.
+
+
+def _null(field: str) -> NoReturn:
+    raise MalformedFrame(f"{field} may not be null")
+
+
+def _too_many(field: str, count: int) -> NoReturn:
+    raise MalformedFrame(f"{field}: {count} elements do not fit")
+
+
+def _too_long(declared_bytes: int, left_bytes: int) -> NoReturn:
+    raise MalformedFrame(f"{declared_bytes} bytes declared, {left_bytes} left")
+
+
+def _wrong_size(field: str) -> NoReturn:
+    raise MalformedFrame(f"{field} does not have its declared size")
+
+
 class _Decoder:
     """Source in the making. `b` is the buffer, `p` the position, `end` where the buffer ends."""
 
@@ -53,6 +72,10 @@ class _Decoder:
             "skip_tagged_fields": skip_tagged_fields,
             "unpack_from": struct.unpack_from,
             "MalformedFrame": MalformedFrame,
+            "null": _null,
+            "too_many": _too_many,
+            "too_long": _too_long,
+            "wrong_size": _wrong_size,
             "struct_error": struct.error,
         }
 
@@ -180,7 +203,7 @@ class _Decoder:
         self.line(f"if {length} == {1 if flexible else 0}: {target} = {empty}")
         null = f"{length} == 0" if flexible else f"{length} < 0"
         field = target.partition(".")[2] or "an element"
-        outcome = f"{target} = None" if nullable else f"raise MalformedFrame('{field} may not be null')"
+        outcome = f"{target} = None" if nullable else f"null('{field}')"
         self.line(f"elif {null}: {outcome}")
         with self.block("else:"):
             if flexible:
@@ -192,7 +215,7 @@ class _Decoder:
         smallest = self.smallest(kind, flexible=flexible)
         with self.length("i", target, empty="[]", flexible=flexible, nullable=nullable) as count:
             fits = f"{count} * {smallest}" if smallest > 1 else count
-            self.line(f"if {fits} > end - p: raise MalformedFrame(f'{each.name}: {{{count}}} elements do not fit')")
+            self.line(f"if {fits} > end - p: too_many('{each.name}', {count})")
             if isinstance(kind, WireType) and kind.size:
                 letters = f"f'>{{{count}}}{kind.format}'" if len(kind.format) == 1 else f"'>' + '16s' * {count}"
                 self.line(f"{target} = list(unpack_from({letters}, b, p)); p += {count} * {kind.size}")
@@ -218,7 +241,7 @@ class _Decoder:
         end = self.name()
         with self.length(letter, target, empty=empty, flexible=flexible, nullable=nullable) as length:
             self.line(f"{end} = p + {length}")
-            self.line(f"if {end} > end: raise MalformedFrame(f'{{{length}}} bytes declared, {{end - p}} left')")
+            self.line(f"if {end} > end: too_long({length}, end - p)")
             self.line(f"{target} = {content.format(end=end)}; p = {end}")
 
     def smallest(self, kind: WireType | type[Struct], *, flexible: bool) -> int:
@@ -249,12 +272,12 @@ class _Decoder:
             self.line(f"if {count} > 127: {count}, p = uvarint(b, p - 1)")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, p = uvarint(b, p); {size}, p = uvarint(b, p); {end} = p + {size}")
-                self.line(f"if {end} > end: raise MalformedFrame('a tagged field is longer than the message')")
+                self.line(f"if {end} > end: too_long({size}, end - p)")
                 word = "if"
                 for each in tagged:
                     with self.block(f"{word} {tag} == {each.tag}:"):
                         self.field(each, f"{value}.{each.name}")
                         self.flush()
-                        self.line(f"if p != {end}: raise MalformedFrame('{each.name} does not have its declared size')")
+                        self.line(f"if p != {end}: wrong_size('{each.name}')")
                     word = "elif"
                 self.line(f"else: p = {end}")

@@ -232,7 +232,7 @@ FETCH_UP_TO_ITS_TAGS = "ffffffff 00000000 00000000 00000000 00 00000000 00000000
         (MetadataRequest, 0, "00000001 ffff", "may not be null"),
         (ApiVersionsRequest, 3, "01 01 01 00 7f", "longer than the message"),
         (ApiVersionsRequest, 3, "01 01 ffffffff0f 00 00", "ends inside its tagged fields"),
-        (FetchRequest, 12, FETCH_UP_TO_ITS_TAGS + "01 00 03 02 63", "longer than the message"),
+        (FetchRequest, 12, FETCH_UP_TO_ITS_TAGS + "01 00 03 02 63", "3 bytes declared, 2 left"),
         (FetchRequest, 12, FETCH_UP_TO_ITS_TAGS + "01 00 01 02 63", "cluster_id does not have its declared size"),
     ],
 )
