@@ -20,7 +20,7 @@ from odradek.metadata.features import (
     supports_transactions,
 )
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
-from odradek.metadata.raft.snapshot import BOOTSTRAP_SNAPSHOT, QuorumRecords, build_snapshot, read_snapshot
+from odradek.metadata.raft.snapshot import BOOTSTRAP_SNAPSHOT, BadSnapshot, QuorumRecords, build_snapshot, read_snapshot
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord, FeatureLevelRecord
 from odradek.metadata.uuids import random_uuid
@@ -138,8 +138,11 @@ def default_bootstrap_records() -> tuple[Message, ...]:
 
 
 def read_bootstrap(content: bytes) -> tuple[Message, ...]:
-    """The records in a `bootstrap.checkpoint`; BadSnapshot if it is damaged."""
-    return read_snapshot(content).records
+    """The records in a `bootstrap.checkpoint`; FormatError if it is damaged."""
+    try:
+        return read_snapshot(content).records
+    except BadSnapshot as damaged:
+        raise FormatError(f"{BOOTSTRAP_FILE} is damaged: {damaged}.") from damaged
 
 
 def activation_records(bootstrap: Sequence[Message], *, min_insync_replicas: int) -> list[Message]:

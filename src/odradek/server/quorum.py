@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.bootstrap import METADATA_DIRECTORY
 from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
-from odradek.metadata.image import Changes, Image, Provenance
+from odradek.metadata.image import Changes, Image, Provenance, UnknownRecord
 from odradek.metadata.loader import Loader
 from odradek.metadata.raft.control_records import (
     KRaftVersionRecord,
@@ -26,6 +26,7 @@ from odradek.metadata.raft.control_records import (
 from odradek.metadata.raft.core import LoggedQuorum, Ready, elect_itself
 from odradek.metadata.raft.quorum_state import (
     QUORUM_STATE_FILE,
+    BadQuorumState,
     QuorumState,
     decode_quorum_state,
     encode_quorum_state,
@@ -41,13 +42,13 @@ from odradek.metadata.raft.snapshot import (
     snapshot_id_of,
     superseded,
 )
-from odradek.metadata.raft.voters import Voter
+from odradek.metadata.raft.voters import BadVoters, Voter
 from odradek.metadata.records import FeatureLevelRecord
 from odradek.metadata.serde import decode_record, encode_record
 from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.ports import World
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
 from odradek.storage.checkpoints import replace_file
@@ -144,8 +145,14 @@ class Quorum:
         """Load what is there and become the leader of a new epoch.
 
         `clean` says that the last shutdown was; else the log is checked and a torn tail cut. What is appended here is
-        synced with the first commit, before anybody can have learnt of it.
+        synced with the first commit, before anybody can have learnt of it. BadMetadataLog when that cannot be.
         """
+        try:
+            self._start(clean=clean)
+        except (BadQuorumState, BadVoters, UnknownRecord, MalformedFrame, KafkaError) as wrong:
+            raise BadMetadataLog(f"Cannot start on {self._directory}: {wrong}") from wrong
+
+    def _start(self, *, clean: bool) -> None:
         disk = self._world.disk
         if not disk.exists(self._directory):
             disk.make_directory(self._directory)

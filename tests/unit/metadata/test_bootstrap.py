@@ -77,6 +77,11 @@ def test_kafkas_bootstrap_can_be_read_and_ours_has_its_layout() -> None:
     assert last[1:] == headers_but_for_time(kafkas)[-1][1:]
 
 
+def test_a_damaged_bootstrap_is_told_in_one_sentence() -> None:
+    with pytest.raises(FormatError, match=r"bootstrap\.checkpoint is damaged: it has no footer\."):
+        read_bootstrap((GOLDEN / "bootstrap.checkpoint").read_bytes()[:100])
+
+
 def test_every_directory_gets_an_id_of_its_own_and_the_voter_the_one_it_has() -> None:
     files = plan(STANDALONE)
     assert list(files["/a"]) == [

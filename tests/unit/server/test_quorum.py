@@ -12,11 +12,11 @@ from tests.unit.server.metadata_machine import DIRECTORY, ME, SETTINGS, Machine,
 
 from odradek.ids import LeaderEpoch, Offset
 from odradek.metadata.bootstrap import FormatRequest, plan_format
-from odradek.metadata.image import Image
-from odradek.metadata.raft.quorum_state import BadQuorumState, decode_quorum_state
+from odradek.metadata.image import Image, UnknownRecord
+from odradek.metadata.raft.quorum_state import decode_quorum_state
 from odradek.metadata.raft.snapshot import read_snapshot
-from odradek.metadata.raft.voters import BadVoters, Voter
-from odradek.metadata.records import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
+from odradek.metadata.raft.voters import Voter
+from odradek.metadata.records import BeginTransactionRecord, ClientQuotaRecord, ConfigRecord, FeatureLevelRecord
 from odradek.protocol.messages.create_topics import CreateTopicsResponse
 from odradek.server.quorum import BadMetadataLog
 from odradek.sim.disk import Keep
@@ -210,12 +210,23 @@ def test_a_cluster_from_the_future_is_refused() -> None:
         machine.open()
 
 
+def test_a_record_that_is_not_served_is_named() -> None:
+    machine = Machine()
+    machine.boot()
+    quota = ClientQuotaRecord(entity=[], key="k", value=1.0, remove=False)
+    with pytest.raises(UnknownRecord):
+        machine.run(machine.quorum.append([[quota]]))
+    machine.crash("power")
+    with pytest.raises(BadMetadataLog, match="does not support the metadata record ClientQuotaRecord"):
+        machine.open()
+
+
 def test_a_damaged_quorum_state_is_not_guessed_at() -> None:
     machine = Machine()
     machine.boot()
     machine.stop()
     machine.change_file("quorum-state", lambda content: b"{")
-    with pytest.raises(BadQuorumState):
+    with pytest.raises(BadMetadataLog, match="quorum-state cannot be read"):
         machine.open()
 
 
@@ -259,7 +270,7 @@ def test_a_standalone_quorum_keeps_its_voters_in_log_and_snapshots() -> None:
 def test_more_voters_than_this_node_are_refused() -> None:
     machine = Machine()
     format_standalone(machine, ME, Voter(type(ME.node_id)(2), "other", 9093, ME.directory_id))
-    with pytest.raises(BadVoters, match="its voters are: 1, 2"):
+    with pytest.raises(BadMetadataLog, match="its voters are: 1, 2"):
         machine.open()
 
 
