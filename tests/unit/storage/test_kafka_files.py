@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.storage.worlds import read_all
 
 from odradek.adapters.disk import RealDisk
 from odradek.ids import Uuid
@@ -17,7 +18,6 @@ from odradek.storage.checkpoints import read_partition_metadata
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
 from odradek.storage.validation import Origin
-from tests.unit.storage.worlds import read_all
 
 GOLDEN = Path(__file__).parent / "kafka_4_3_1" / "golden-0"
 CONFIG = LogConfig(index_interval_bytes=200, segment_ms=60_000)
