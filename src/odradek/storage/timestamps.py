@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from odradek.ids import NO_TIMESTAMP, Offset
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, decode_records
 from odradek.storage.segment import Segment
 from odradek.values import value
+
+logger = logging.getLogger(__name__)
 
 
 @value
@@ -45,7 +49,10 @@ def _first_in_batch(
 ) -> TimestampOffset | None:
     if header.attributes & TIMESTAMP_TYPE_BIT:  # All records have the same timestamp, so nothing need be unpacked.
         return TimestampOffset(header.max_timestamp, Offset(max(header.base_offset, log_start_offset)))
-    for record in decode_records(segment.read_batch(position, header.size)):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, Offset(record.offset))
+    try:
+        for record in decode_records(segment.read_batch(position, header.size)):
+            if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                return TimestampOffset(record.timestamp, Offset(record.offset))
+    except KafkaError as wrong:  # Records that lie (ADR 7) shall not keep anyone from finding those behind them.
+        logger.warning("Searching %s by time, cannot read its batch at %d: %s", segment.path, header.base_offset, wrong)
     return None

@@ -1,7 +1,7 @@
 """Which batches a leader accepts, and what it changes in them first.
 
 Per batch, not per record: records are looked at only where a setting needs it (compacted topics, a bound on old
-timestamps). ADR 3 tells what that leaves to readers.
+timestamps). ADR 7 tells what that leaves to readers.
 """
 
 from __future__ import annotations

@@ -391,6 +391,28 @@ def test_offsets_by_timestamp() -> None:
     assert found.offset == 3
 
 
+def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
+    lying = bytearray(batch_of(b"a", b"b", timestamp=10))
+    struct.pack_into(">i", lying, 23, 4)  # last offset delta
+    struct.pack_into(">i", lying, 57, 5)  # count
+    update_crc(lying)
+    log.append_as_leader(memoryview(lying), leader_epoch=0, now_ms=NOW_MS)
+    append(log, b"c", timestamp=10)
+    append(log, b"d", timestamp=20)
+    for wanted, offset in ((5, 0), (10, 0), (15, 6)):
+        found = log.offset_for_timestamp(wanted)
+        assert found is not None
+        assert found.offset == offset
+    lying[61:] = b"\xff" * len(lying[61:])
+    update_crc(lying)
+    lying[:8] = bytes(8)
+    log.append_as_leader(memoryview(lying), leader_epoch=0, now_ms=NOW_MS)
+    append(log, b"e", timestamp=30)
+    found = log.offset_for_timestamp(25)
+    assert found is not None
+    assert found.offset == 12
+
+
 def test_flush_follows_the_settings() -> None:
     log = open_log(Machine().disk, LogConfig(flush_messages=3, flush_ms=1000))
     assert not log.needs_flush(NOW_MS + 10_000)

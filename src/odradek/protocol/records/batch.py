@@ -180,7 +180,7 @@ def iter_batches(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
 def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one batch, in order, with absolute offsets and timestamps.
 
-    The declared count must be what is there: fewer or more raise INVALID_RECORD (see ADR 3 for why this is not checked
+    The declared count must be what is there: fewer or more raise INVALID_RECORD (see ADR 7 for why this is not checked
     when the batch is written).
     """
     view = memoryview(batch)
