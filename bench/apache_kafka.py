@@ -20,7 +20,8 @@ class ApacheKafka(Server):
 
     def format(self) -> None:
         """Write meta.properties and the bootstrap snapshot, unless the directory has them already."""
-        tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties_file, "--ignore-formatted")
+        if not (self.data / "meta.properties").exists():
+            tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties_file)
 
     def command(self) -> list[str]:
         return java("kafka.Kafka", str(self.properties_file), options=HEAP)
