@@ -54,6 +54,7 @@ fmt: $(READY) ## Format the code and fix what can be fixed by itself
 
 docs: $(READY) ## Write the generated pages anew
 	$(BIN)/python tools/config_reference.py
+	$(BIN)/python tools/api_reference.py
 
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade --generate-hashes \

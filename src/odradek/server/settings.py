@@ -160,16 +160,6 @@ class NodeSettings:
     max_connections = Setting[int](
         INT, INT_MAX, "How many connections the broker holds at most.", Range(0), dynamic=True
     )
-    max_connections_per_ip = Setting[int](
-        INT, INT_MAX, "How many connections one address may hold.", Range(0), dynamic=True
-    )
-    queued_max_requests = Setting[int](
-        INT,
-        500,
-        "How many requests may wait for their answers before their connections are read no further.",
-        Range(1),
-        HIGH,
-    )
     fetch_max_bytes = Setting[int](INT, 57_671_680, "The most bytes one Fetch is answered with.", Range(1024))
     max_incremental_fetch_session_cache_slots = Setting[int](
         INT, 1000, "How many fetch sessions the broker keeps.", Range(0)
