@@ -99,7 +99,8 @@ NO_EFFECT = _known(
             background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
             num.replica.alter.log.dirs.threads group.coordinator.threads group.coordinator.background.threads""",
         "buffers and back-pressure are sized by the node itself": """
-            socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size queued.max.request.bytes queued.max.requests
+            socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
+            queued.max.request.bytes queued.max.requests
             fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
             delete.records.purgatory.purge.interval.requests""",
         "connections are limited in all, by max.connections, and not by address or rate yet": """
@@ -193,7 +194,8 @@ NO_EFFECT = _known(
             metrics.sample.window.ms quota.window.num quota.window.size.seconds telemetry.max.bytes
             auto.include.jmx.reporter""",
         "security is not there yet": """
-            connection.failed.authentication.delay.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+            connection.failed.authentication.delay.ms connections.max.reauth.ms
+            delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
             delegation.token.max.lifetime.ms""",
         "it belongs to Kafka's own tests": """
             internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
