@@ -64,6 +64,7 @@ class Connection:
     """Owner of one wire."""
 
     __slots__ = (
+        "_answer_bytes",
         "_answers",
         "_buffer",
         "_client_id",
@@ -97,6 +98,7 @@ class Connection:
         self._frame_end = 0
         """Where in the buffer a large frame that has begun will end."""
         self._answers: list[Part] = []
+        self._answer_bytes = 0
         self._waiting: deque[_Slot] = deque()
         self._paused = False
         self._closed = False
@@ -162,6 +164,8 @@ class Connection:
             if not self._serve(view[start + 4 : frame_end]):
                 held = True
                 break
+            if self._answer_bytes > MAX_UNSENT_BYTES:
+                self._flush()  # Many small requests with large answers in one buffer: see first whether it is read.
             if self._closed:
                 return
             start = frame_end
@@ -329,6 +333,7 @@ class Connection:
     def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
         parts = endpoint.encode(response)
         size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
+        self._answer_bytes += size
         if endpoint.flexible_response:
             header = _FLEXIBLE_ANSWER.pack(size + 5, correlation_id, 0)
         else:
@@ -342,6 +347,7 @@ class Connection:
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
+        self._answer_bytes = 0
         self._wire.send(answers)
 
     # What is wrong.
