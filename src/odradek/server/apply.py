@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from odradek.metadata.controller.directories import DirectoryAssignment
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
@@ -20,6 +23,20 @@ def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> None:
         elif resource_type == BROKER_RESOURCE:
             for topic in image.topics.by_name:
                 replicas.apply_topic_config(topic)
+
+
+def chosen_directories(replicas: Replicas, partitions: Iterable[PartitionsOf]) -> list[DirectoryAssignment]:
+    """Where new partitions went, if the cluster does not know: a broker with several directories chooses one."""
+    chosen = []
+    for some in partitions:
+        for index in some.partitions:
+            hosted = replicas.find_by_id(some.topic.topic_id, index)
+            if hosted is None:
+                continue
+            directory_id = hosted.directory.directory_id
+            if directory_id not in some.topic.partitions[index].directories:
+                chosen.append(DirectoryAssignment(some.topic.topic_id, index, directory_id))
+    return chosen
 
 
 def whole_image(image: Image) -> TopicChanges:

@@ -123,9 +123,14 @@ class Controller:
         entropy = self._world.entropy
         return await self._submit(lambda image, at: create_partitions(image, request, entropy=entropy))
 
-    async def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
-        """Tell the cluster where this broker has put partitions that it could choose a directory for."""
-        await self._submit(lambda image, at: decided(assign_directories(image, self._node_id, assignments), None))
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[None]:
+        """Tell the cluster where this broker has put partitions that it could choose a directory for.
+
+        Nobody needs to wait: a full disk may refuse it, and the next start tells it again.
+        """
+        told = self._submit(lambda image, at: decided(assign_directories(image, self._node_id, assignments), None))
+        told.add_done_callback(_note_outcome)
+        return told
 
     async def next_producer_id(self) -> ProducerId:
         """An id that was never given out: from this broker's block, or from a new one."""
@@ -202,6 +207,12 @@ class Controller:
                 future.set_exception(refusal)
             else:
                 future.set_result(answer)
+
+
+def _note_outcome(future: asyncio.Future[None]) -> None:
+    """Look at an outcome that nobody waits for, lest the loop complain; what is fatal goes to `on_failure` anyway."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:

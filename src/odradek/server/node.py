@@ -16,11 +16,12 @@ from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
 from odradek.metadata.image.configs import TOPIC_RESOURCE
+from odradek.metadata.image.topics import TopicChanges
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import World
 from odradek.protocol.codec import Message
-from odradek.server.apply import apply_changes, whole_image
+from odradek.server.apply import apply_changes, chosen_directories, whole_image
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.directories import Identity, all_directories, settle_identity
@@ -105,6 +106,7 @@ class Node:
         await self._open_ports()
         await self.controller.register(self._description(identity), self._bootstrap())
         await self.controller.unfence()
+        self._tell_directories(whole_image(self.image))
         self._housekeeping = Housekeeping(self.config, self.replicas)
         self._housekeeping.start()
         self.serving = True
@@ -198,6 +200,12 @@ class Node:
 
     def _committed(self, image: Image, changes: Changes) -> None:
         apply_changes(self.replicas, image, changes)
+        self._tell_directories(changes.topics)
+
+    def _tell_directories(self, changes: TopicChanges) -> None:
+        chosen = chosen_directories(self.replicas, changes.created)
+        if chosen:
+            self.controller.assign_directories(chosen)
 
     async def _open_ports(self) -> None:
         for listeners, role in (

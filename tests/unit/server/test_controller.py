@@ -203,7 +203,11 @@ def test_a_broker_tells_where_it_put_a_partition() -> None:
     machine.create("t")
     topic = machine.quorum.image.topics.by_name["t"]
     assert topic.partitions[0].directory(ME.node_id) == UNASSIGNED_DIRECTORY
-    machine.run(machine.controller.assign_directories([DirectoryAssignment(topic.topic_id, 0, uuid(301))]))
+
+    async def tell() -> None:
+        await machine.controller.assign_directories([DirectoryAssignment(topic.topic_id, 0, uuid(301))])
+
+    machine.run(tell())
     (partition,) = machine.quorum.image.topics.by_name["t"].partitions
     assert partition.directory(ME.node_id) == uuid(301)
 
