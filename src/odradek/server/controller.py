@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from odradek.configdef import value_text
@@ -97,8 +98,9 @@ class Controller:
         await self._submit(lambda image, at: decided(unfence(image, self._node_id), None))
 
     async def fence(self) -> None:
-        """This node is about to stop."""
-        await self._submit(lambda image, at: decided(fence(image, self._node_id), None))
+        """This node is about to stop; on a full disk it stops without saying so, as if it had died."""
+        with suppress(KafkaError):
+            await self._submit(lambda image, at: decided(fence(image, self._node_id), None))
 
     async def close(self) -> None:
         """Come back once everything asked for so far is answered."""
@@ -157,6 +159,7 @@ class Controller:
         self._queue.append((decide, future))
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
+            self._worker.add_done_callback(_note_outcome)
         return future
 
     async def _work(self) -> None:

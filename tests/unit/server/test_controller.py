@@ -126,6 +126,13 @@ def test_a_full_disk_refuses_a_burst_whole_and_serves_again_when_there_is_room()
     assert sorted(machine.quorum.image.topics.by_name) == ["after", "before"]
 
 
+def test_a_node_stops_on_a_full_disk_too() -> None:
+    machine = booted()
+    machine.device.capacity = machine.device.used
+    machine.run(machine.controller.fence())
+    assert machine.quorum.image.cluster.alive_brokers()
+
+
 def test_a_disk_that_fails_stops_the_node_and_tells_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = booted()
     failures: list[BaseException] = []
