@@ -83,12 +83,17 @@ def _error_answer(response: type[Message]) -> Callable[[int, str], Message] | No
     return lambda code, text: make(error_code=code)
 
 
-@types.coroutine
-def resume(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> Generator[object, Any, ReturnT]:
+async def resume(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> ReturnT:
     """Go on with a coroutine that was stepped once by hand and then waited for `awaited`.
 
-    Dispatch steps every handler itself; only the few that wait get a task, which drives this.
+    Dispatch steps every handler itself; only the few that wait get a task, which drives this. A task takes nothing but a
+    true coroutine since Python 3.12, so the generator that hands everything through stands behind one.
     """
+    return await _handed_through(coroutine, awaited)
+
+
+@types.coroutine
+def _handed_through(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> Generator[object, Any, ReturnT]:
     while True:
         try:
             sent = yield awaited
