@@ -86,8 +86,8 @@ def _error_answer(response: type[Message]) -> Callable[[int, str], Message] | No
 async def resume(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> ReturnT:
     """Go on with a coroutine that was stepped once by hand and then waited for `awaited`.
 
-    Dispatch steps every handler itself; only the few that wait get a task, which drives this. A task takes nothing but a
-    true coroutine since Python 3.12, so the generator that hands everything through stands behind one.
+    Dispatch steps every handler itself; only the few that wait get a task, which drives this. A task takes nothing but
+    a true coroutine since Python 3.12, so the generator that hands everything through stands behind one.
     """
     return await _handed_through(coroutine, awaited)
 
