@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from odradek.ports import Disk
 from odradek.storage.file_names import DELETED_SUFFIX
 from odradek.storage.segment import Segment
@@ -30,7 +32,8 @@ class Deletions:
         while self._waiting and self._waiting[0][0] <= now_ms:
             _, paths, segment = self._waiting.pop(0)
             for path in paths:
-                self._disk.unlink(path)
+                with suppress(FileNotFoundError):  # A later segment of the same name, deleted as well, took its place.
+                    self._disk.unlink(path)
             segment.close()
         return self._waiting[0][0] if self._waiting else None
 

@@ -25,6 +25,11 @@ def offset_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
+def snapshot_path(directory: str, offset: int) -> str:
+    """The producers' state as of this offset."""
+    return f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+
+
 def offset_of(name: str, suffix: str) -> int | None:
     """The offset in a file's name, or None if it is no name of that kind."""
     digits = name.removesuffix(suffix)

@@ -17,8 +17,8 @@ class FlushWork:
     segments: list[Segment]
     offset: int
     """The end of the log when the work was made: the recovery point once it is done."""
-    epochs: str | None
-    """The leader epoch checkpoint, if it has changed."""
+    files: list[str]
+    """Other files that have changed."""
     names_changed: bool
     """Whether files came or went since the last time."""
 
@@ -26,8 +26,8 @@ class FlushWork:
         """Block until all is on the device; OSError if it cannot be."""
         for segment in self.segments:
             segment.sync()
-        if self.epochs is not None:
-            sync_file(self.disk, self.epochs)
-        if self.names_changed or self.epochs is not None:
+        for path in self.files:
+            sync_file(self.disk, path)
+        if self.names_changed or self.files:
             self.disk.sync_directory(self.directory)
             self.disk.sync_directory(self.directory.rpartition("/")[0])

@@ -72,16 +72,6 @@ class Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def add(self, epoch: int, batch: KeptBatch) -> None:
-        """Remember a batch that was appended."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-        elif len(self.batches) == BATCHES_KEPT:
-            del self.batches[0]
-        self.batches.append(batch)
-        self.last_timestamp = batch.timestamp
-
 
 class Producers:
     """All producers of one log, by id."""
@@ -167,15 +157,34 @@ class Producers:
                 f"producer {producer_id} has an open transaction and wrote outside of it",
             )
 
-    def appended(self, producer_id: int, epoch: int, batch: KeptBatch, *, transactional: bool) -> None:
+    def appended(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        *,
+        base_offset: int,
+        last_delta: int,
+        timestamp: int,
+        transactional: bool,
+    ) -> None:
         """A batch with records was appended."""
         producer = self._by_id.get(producer_id)
         if producer is None:
             producer = self._by_id[producer_id] = Producer()
-        producer.add(epoch, batch)
+        if epoch != producer.epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        elif len(producer.batches) == BATCHES_KEPT:
+            del producer.batches[0]
+        last_sequence = base_sequence if base_sequence < 0 else (base_sequence + last_delta) % _SEQUENCES
+        producer.batches.append(
+            KeptBatch(base_sequence, last_sequence, base_offset, base_offset + last_delta, timestamp)
+        )
+        producer.last_timestamp = timestamp
         if transactional and producer.txn_first_offset == NO_OFFSET:
-            producer.txn_first_offset = batch.first_offset
-            self._ongoing[batch.first_offset] = producer_id
+            producer.txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
             self._find_first_unstable()
 
     def replay(self, header: BatchHeader, read_batch: Callable[[], bytes | memoryview]) -> CompletedTxn | None:
@@ -192,14 +201,15 @@ class Producers:
                 offset=header.base_offset,
                 timestamp=header.max_timestamp,
             )
-        batch = KeptBatch(
+        self.appended(
+            header.producer_id,
+            header.producer_epoch,
             header.base_sequence,
-            last_sequence_of(header.base_sequence, header.last_offset_delta),
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
+            base_offset=header.base_offset,
+            last_delta=header.last_offset_delta,
+            timestamp=header.max_timestamp,
+            transactional=header.is_transactional,
         )
-        self.appended(header.producer_id, header.producer_epoch, batch, transactional=header.is_transactional)
         return None
 
     def ended(
@@ -310,13 +320,8 @@ class Producers:
             self.first_unstable_offset = ongoing
 
 
-def last_sequence_of(first_sequence: int, last_delta: int) -> int:
-    """The sequence number of a batch's last record."""
-    return first_sequence if first_sequence < 0 else (first_sequence + last_delta) % _SEQUENCES
-
-
 def _duplicate_or_gap(producer_id: int, batches: list[KeptBatch], first_sequence: int, last_delta: int) -> KeptBatch:
-    last_sequence = last_sequence_of(first_sequence, last_delta)
+    last_sequence = (first_sequence + last_delta) % _SEQUENCES
     for batch in batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import logging
 
+from odradek.ids import Uuid, uuid_text
 from odradek.ports import Disk
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from odradek.protocol.records.crc import crc32c
+from odradek.storage.checkpoints import read_partition_metadata, write_partition_metadata
 from odradek.storage.config import LogConfig
 from odradek.storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     offset_name,
     offset_of,
+    snapshot_path,
 )
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import Producers
@@ -43,6 +48,66 @@ class Loaded:
     log_end_offset: int
     rebuilt_from: int | None
     """The base offset of the first segment that was read through, whose transaction indexes are to be made anew."""
+
+
+@value
+class Opened:
+    """All that a log's directory has told."""
+
+    loaded: Loaded
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    producers: Producers
+    snapshot_offset: int
+    """Where the producers' state was loaded from: a snapshot of the same offset need not be written again."""
+
+
+def open_directory(
+    disk: Disk,
+    directory: str,
+    *,
+    topic_id: Uuid,
+    config: LogConfig,
+    now_ms: int,
+    log_start_offset: int,
+    recovery_point: int,
+    clean: bool,
+    producers: Producers,
+) -> Opened:
+    """Make the directory if it is not there, mend it if need be, and learn all there is to know."""
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+    _check_topic_id(disk, f"{directory}/{PARTITION_METADATA}", topic_id)
+    leader_epochs = LeaderEpochs.load(disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    loaded = load_segments(
+        disk,
+        directory,
+        config=config,
+        leader_epochs=leader_epochs,
+        now_ms=now_ms,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        clean=clean,
+    )
+    log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
+    leader_epochs.truncate_from_end(loaded.log_end_offset)
+    leader_epochs.truncate_from_start(log_start_offset)
+    snapshot_offset = load_producers(
+        disk, directory, producers, loaded, log_start_offset=log_start_offset, now_ms=now_ms
+    )
+    return Opened(loaded, log_start_offset, leader_epochs, producers, snapshot_offset)
+
+
+def _check_topic_id(disk: Disk, path: str, topic_id: Uuid) -> None:
+    """A directory without an id gets this one; that of another topic is refused."""
+    found_id = read_partition_metadata(disk, path)
+    if found_id is None:
+        write_partition_metadata(disk, path, topic_id)
+    elif found_id != topic_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"{path} names topic id {uuid_text(found_id)}, not {uuid_text(topic_id)}",
+        )
 
 
 def load_segments(
@@ -198,10 +263,6 @@ def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     """The offsets of the producer snapshots in a directory, ascending."""
     found = (offset_of(name, SNAPSHOT_SUFFIX) for name in disk.list(directory))
     return sorted(offset for offset in found if offset is not None)
-
-
-def snapshot_path(directory: str, offset: int) -> str:
-    return f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
 def _load_snapshot(

@@ -47,6 +47,7 @@ class Segment:
     __slots__ = (
         "_disk",
         "_file",
+        "_indexed_size",
         "_max_offset_entries",
         "_max_time_entries",
         "_offset_index",
@@ -77,6 +78,7 @@ class Segment:
         self.last_indexable_offset = base_offset + INT32_MAX
         self.size = size
         self.created_ms = now_ms
+        self._indexed_size = -1  # The size when the index files were written.
         self.deleted = False
         self.roll_timestamp = LONG_MAX
         """A batch later than this starts a new segment; not known while this one is empty."""
@@ -219,6 +221,7 @@ class Segment:
             self.base_offset, self._disk.read_file(self._stem + OFFSET_INDEX_SUFFIX)
         )
         self._time_index = TimeIndex.from_bytes(self.base_offset, self._disk.read_file(self._stem + TIME_INDEX_SUFFIX))
+        self._indexed_size = self.size
         return self._read_tail()
 
     def truncate(self, end_offset: int) -> int:
@@ -229,6 +232,7 @@ class Segment:
         position, _ = self.locate(end_offset)
         offsets, times = self._memory_indexes()
         self.truncate_file(position)
+        self._indexed_size = -1
         offsets.truncate(end_offset=end_offset)
         times.truncate(end_offset=end_offset)
         self.txn_index.truncate(end_offset=end_offset)
@@ -236,7 +240,7 @@ class Segment:
 
     def seal(self) -> None:
         """Write the indexes and keep them on disk from now on."""
-        self.write_indexes()
+        self._write_indexes()
         self.use_index_files()
 
     def use_index_files(self) -> None:
@@ -246,13 +250,20 @@ class Segment:
         self._tail_offsets = array("q")
         self._tail_positions = array("q")
 
-    def write_indexes(self) -> None:
-        """Write `.index` and `.timeindex` of a segment whose indexes are in memory."""
+    def maybe_write_indexes(self) -> list[str]:
+        """Write the indexes, unless what is on disk is still right; the files that were written."""
+        if self._indexed_size == self.size:
+            return []
+        self._write_indexes()
+        return [self._stem + OFFSET_INDEX_SUFFIX, self._stem + TIME_INDEX_SUFFIX]
+
+    def _write_indexes(self) -> None:
         offsets, times = self._memory_indexes()
         if self.max_timestamp_offset != NO_OFFSET:
             times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self._disk.write_file(self._stem + OFFSET_INDEX_SUFFIX, offsets.to_bytes())
         self._disk.write_file(self._stem + TIME_INDEX_SUFFIX, times.to_bytes())
+        self._indexed_size = self.size
 
     def truncate_file(self, size: int) -> None:
         """Cut the file; the caller sees to the indexes."""
@@ -262,6 +273,7 @@ class Segment:
     def reset_indexes(self) -> None:
         """Forget everything about the content, to be told again by `note` for each batch; the file stays."""
         self.size = 0
+        self._indexed_size = -1
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = NO_OFFSET
         self.bytes_since_index_entry = 0

@@ -147,7 +147,7 @@ def test_empty_transactions_leave_no_trace(log: Log) -> None:
 
 def test_the_snapshots_bytes() -> None:
     producers = Producers()
-    producers.appended(5, 2, KeptBatch(8, 9, 98, 99, 1000), transactional=True)
+    producers.appended(5, 2, 8, base_offset=98, last_delta=1, timestamp=1000, transactional=True)
     data = producers.snapshot()
     assert data[:2] == bytes.fromhex("0001")
     assert data[6:] == bytes.fromhex(
@@ -164,7 +164,7 @@ def test_the_snapshots_bytes() -> None:
 
 def test_every_damaged_snapshot_is_noticed() -> None:
     producers = Producers()
-    producers.appended(5, 2, KeptBatch(8, 9, 98, 99, 1000), transactional=False)
+    producers.appended(5, 2, 8, base_offset=98, last_delta=1, timestamp=1000, transactional=False)
     data = producers.snapshot()
     for at in range(len(data)):
         damaged = bytearray(data)

@@ -135,7 +135,7 @@ def test_damage_in_the_middle_ends_the_log_there(caplog: pytest.LogCaptureFixtur
 def test_flushed_segments_are_not_read_again() -> None:
     machine = Machine()
     log = filled(machine)
-    path, recovery_point = log.segments[0].path, log.segments[1].base_offset
+    path, recovery_point = log.segments[0].path, log.segments[1].base_offset + 1
     machine.crash("process")
     data = bytearray(machine.disk.read_file(path))
     data[-1] ^= 1
