@@ -1,7 +1,7 @@
 """The metadata log on disk: loaded at the start, appended to by the controller, snapshotted when it has grown.
 
-This alone touches `__cluster_metadata-0`. What `metadata.raft` decides is written in the order it says; a record counts
-once it is synced, and only then is it replayed into the image that everyone reads.
+This, with `snapshot_files.py`, alone touches `__cluster_metadata-0`. What `metadata.raft` decides is written in the
+order it says; a record counts once it is synced, and only then is it replayed into the image that everyone reads.
 """
 
 from __future__ import annotations
@@ -31,17 +31,7 @@ from odradek.metadata.raft.quorum_state import (
     decode_quorum_state,
     encode_quorum_state,
 )
-from odradek.metadata.raft.snapshot import (
-    BadSnapshot,
-    HeldSnapshot,
-    QuorumRecords,
-    Snapshot,
-    SnapshotId,
-    build_snapshot,
-    read_snapshot,
-    snapshot_id_of,
-    superseded,
-)
+from odradek.metadata.raft.snapshot import QuorumRecords, Snapshot, SnapshotId, build_snapshot
 from odradek.metadata.raft.voters import BadVoters, Voter
 from odradek.metadata.records import FeatureLevelRecord
 from odradek.metadata.serde import decode_record, encode_record
@@ -51,6 +41,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
+from odradek.server.snapshot_files import SnapshotFiles
 from odradek.storage.checkpoints import replace_file
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
@@ -64,8 +55,6 @@ makes more records at once, and those need not be all or nothing; a batch must s
 
 _READ_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_PART_SUFFIX = ".part"
-"""Kafka's name for a snapshot that is being written; one that is left over was never finished."""
 
 
 class BadMetadataLog(Exception):
@@ -108,8 +97,7 @@ class Quorum:
         self._write_version = 0
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
-        self._snapshots: list[HeldSnapshot] = []
-        """Oldest first."""
+        self._snapshots = SnapshotFiles(world, self._directory)
         self._snapshot_task: asyncio.Task[None] | None = None
         self._log: Log
         self.epoch = LeaderEpoch(0)
@@ -184,28 +172,11 @@ class Quorum:
 
     def _load_snapshot(self) -> Offset:
         """Replay the newest snapshot that is whole, and say where the log goes on from it."""
-        found = []
-        for name in self._world.disk.list(self._directory):
-            if name.endswith(_PART_SUFFIX):
-                self._world.disk.unlink(f"{self._directory}/{name}")
-            snapshot_id = snapshot_id_of(name)
-            if snapshot_id is not None:
-                found.append(snapshot_id)
-        loaded: SnapshotId | None = None
-        for snapshot_id in sorted(found, key=lambda each: (each.end_offset, each.epoch), reverse=True):
-            path = f"{self._directory}/{snapshot_id.file_name}"
-            content = self._world.disk.read_file(path)
-            try:
-                snapshot = read_snapshot(content)
-            except BadSnapshot as damaged:
-                log.error("Ignoring the damaged snapshot %s: %s", path, damaged)
-                continue
-            held = HeldSnapshot(snapshot_id, len(content), snapshot.last_contained_timestamp_ms)
-            self._snapshots.insert(0, held)
-            if loaded is None:
-                loaded = snapshot_id
-                self._replay_snapshot(snapshot_id, snapshot)
-        return loaded.end_offset if loaded else Offset(0)
+        loaded = self._snapshots.load()
+        if loaded is None:
+            return Offset(0)
+        self._replay_snapshot(*loaded)
+        return loaded[0].end_offset
 
     def _replay_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
         self._logged = LoggedQuorum(snapshot.kraft_version, snapshot.voters)
@@ -360,7 +331,7 @@ class Quorum:
         """Write the committed image down, and let go of what it makes unnecessary."""
         image = self.image
         snapshot_id = SnapshotId(Offset(image.provenance.offset + 1), image.provenance.epoch)
-        if self._snapshots and self._snapshots[-1].id == snapshot_id:
+        if self._snapshots.newest == snapshot_id:
             return
         quorum = None
         if self.kraft_version > 0:
@@ -376,42 +347,19 @@ class Quorum:
                 quorum=quorum,
             )
         )
-        await self._write_snapshot_file(snapshot_id, content)
-        self._snapshots.append(HeldSnapshot(snapshot_id, len(content), image.provenance.timestamp_ms))
-        log.info("Wrote the metadata snapshot %s (%d bytes)", snapshot_id.file_name, len(content))
+        await self._snapshots.write(snapshot_id, content, timestamp_ms=image.provenance.timestamp_ms)
         self._clean(now_ms)
-
-    async def _write_snapshot_file(self, snapshot_id: SnapshotId, content: bytes) -> None:
-        disk, path = self._world.disk, f"{self._directory}/{snapshot_id.file_name}"
-        part = path + _PART_SUFFIX
-        try:
-            disk.write_file(part, content)
-            file = disk.open(part)
-            try:
-                await self._world.workers.run(file.sync)
-            finally:
-                file.close()
-        except OSError:
-            if disk.exists(part):
-                disk.unlink(part)
-            raise
-        disk.rename(part, path)
-        await self._world.workers.run(lambda: disk.sync_directory(self._directory))
 
     def _clean(self, now_ms: int) -> None:
         """Remove snapshots that newer ones replace, and the log before the oldest that stays."""
-        for held in superseded(
-            self._snapshots,
+        self._snapshots.remove_superseded(
             log_bytes=self._log.size_bytes,
             now_ms=now_ms,
             max_bytes=self._settings.max_retention_bytes,
             max_age_ms=self._settings.max_retention_ms,
-        ):
-            self._snapshots.remove(held)
-            self._world.disk.unlink(f"{self._directory}/{held.id.file_name}")
-        oldest = self._snapshots[0].id.end_offset
-        if oldest > self._log.log_start_offset:
-            self._log.delete_records_before(oldest)
+        )
+        if self._snapshots.oldest_end_offset > self._log.log_start_offset:
+            self._log.delete_records_before(self._snapshots.oldest_end_offset)
         self._log.apply_retention(now_ms)
         self._log.purge_deleted(now_ms)
 
