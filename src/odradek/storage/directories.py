@@ -198,6 +198,7 @@ class LogDirectory:
                     self._on_disk[key] = None
         if self.was_clean:
             self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+            self._disk.sync_directory(self.path)  # A power loss must not bring it back: torn logs would be trusted.
         elif self._on_disk:
             logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)
 

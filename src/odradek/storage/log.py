@@ -29,7 +29,7 @@ from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.crc import crc32c
 from odradek.storage import recovery, retention, timestamps, validation
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.file_names import LEADER_EPOCH_CHECKPOINT, snapshot_path
+from odradek.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, snapshot_path
 from odradek.storage.flushing import FlushWork
 from odradek.storage.leader_epochs import EpochEnd
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, KeptBatch, Producers
@@ -503,12 +503,16 @@ class Log:
         first = self._segments.number_of(self.recovery_point - 1)
         begun_since = self.recovery_point if self._flushed_once else 0
         epochs = self.leader_epochs.path_if_changed_since(begun_since)
+        files = [] if epochs is None else [epochs]
+        if not self._flushed_once:
+            # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
+            files.append(f"{self.directory}/{PARTITION_METADATA}")
         return FlushWork(
             self._disk,
             self.directory,
             list(self.segments[first:]),
             self.log_end_offset,
-            files=[] if epochs is None else [epochs],
+            files=files,
             names_changed=not self._flushed_once or self._segments.active.base_offset >= begun_since,
         )
 
