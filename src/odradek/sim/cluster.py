@@ -64,7 +64,9 @@ class Cluster:
         self.internet = Internet(self.loop, self.draw("network"), self.trace)
         self.device = Device(self.draw("disk"), self.trace)
         self.device.provide("/data")
-        self.up = asyncio.Event()
+        self.may_give_up = False
+        """Set while the disk is full: a node that cannot write its metadata log is right to end itself."""
+        self.gave_up = False
         self._make_node = make_node
         self._lives = 0
         self._life: Life | None = None
@@ -80,6 +82,7 @@ class Cluster:
     async def start(self) -> None:
         """Start the node on what its disk holds; raises what the start raises."""
         self._lives += 1
+        self.gave_up = False
         life = self._life = Life(f"{BROKER} life {self._lives}")
         world = World(
             clock=self.clock,
@@ -93,13 +96,11 @@ class Cluster:
         self._node.on_failure = lambda failure: self._note_failure(life, failure)
         await self._in_life(life, self._node.start())
         self.trace.note(BROKER, "is up")
-        self.up.set()
 
     async def stop(self) -> None:
         """Stop the node the orderly way."""
         assert self._life is not None
         assert self._node is not None
-        self.up.clear()
         self.trace.note(BROKER, "is asked to stop")
         await self._in_life(self._life, self._node.stop())
         self.trace.note(BROKER, "has stopped")
@@ -114,7 +115,6 @@ class Cluster:
         Clients first note what they had heard by then: a promise that is noted after the crash was made after it.
         """
         assert self._life is not None
-        self.up.clear()
         self.trace.note(BROKER, "is killed" if keep == "process" else "loses power")
         self._end_life(self._life, last_words=keep == "process")
         for _ in range(STEPS_TO_NOTE):
@@ -125,7 +125,11 @@ class Cluster:
 
     def _note_failure(self, life: Life, failure: BaseException) -> None:
         """A node that gives up has found itself wrong; one that is being unwound has not."""
-        if life.alive:
+        if life.alive and self.may_give_up and isinstance(failure, OSError):
+            self.trace.note(BROKER, f"gives up: {failure}")
+            self.trace.mark("node gave up on a full disk")
+            self.gave_up = True
+        elif life.alive:
             self.loop.failures.append(f"the node gave up: {failure!r}")
 
     async def _in_life(self, life: Life, step: Coroutine[Any, Any, None]) -> None:

@@ -177,6 +177,7 @@ class Device:
     def grow(self, count: int) -> None:
         """Account for more (or less) data; ENOSPC where there is no room."""
         if count > 0 and self.used + count > self.capacity:
+            self.trace.mark("disk full")
             raise OSError(errno.ENOSPC, "No space left on device")
         self.used += count
 

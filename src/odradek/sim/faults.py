@@ -31,6 +31,7 @@ class Faults:
             (3, self._cut_connections),
             (1, self._stall),
             (1, self._set_clock),
+            (2, self._fill_disk),
         )
 
     async def run(self) -> None:
@@ -115,6 +116,21 @@ class Faults:
     async def _set_clock(self) -> None:
         self._cluster.clock.wall_offset_ms += self._draw.randrange(-1500, 1500)
         self._cluster.trace.mark("clock set")
+
+    async def _fill_disk(self) -> None:
+        """Let the disk take a few more bytes and then none, for a while."""
+        cluster = self._cluster
+        unlimited = cluster.device.capacity
+        cluster.device.capacity = cluster.device.used + self._draw.randrange(10_000)
+        cluster.may_give_up = True
+        cluster.trace.note("disk", "is almost full")
+        await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
+        cluster.device.capacity = unlimited
+        cluster.trace.note("disk", "has room again")
+        cluster.may_give_up = False
+        if cluster.gave_up:
+            await cluster.crash("process")
+            await self._start_again()
 
     async def _start_again(self) -> None:
         """The next start may be struck as well."""

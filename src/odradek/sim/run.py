@@ -35,6 +35,7 @@ STATES = (
     "connection cut",
     "network stalled",
     "clock set",
+    "disk full",
     "duplicate answered",
 )
 """What a set of seeds must have met to prove anything."""
