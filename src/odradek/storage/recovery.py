@@ -77,7 +77,8 @@ def open_directory(
     """Make the directory if it is not there, mend it if need be, and learn all there is to know."""
     if not disk.exists(directory):
         disk.make_directory(directory)
-    _check_topic_id(disk, f"{directory}/{PARTITION_METADATA}", topic_id)
+    may_be_torn = not clean and recovery_point == 0
+    _check_topic_id(disk, f"{directory}/{PARTITION_METADATA}", topic_id, may_be_torn=may_be_torn)
     leader_epochs = LeaderEpochs.load(disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
     loaded = load_segments(
         disk,
@@ -98,12 +99,17 @@ def open_directory(
     return Opened(loaded, log_start_offset, leader_epochs, producers, snapshot_offset)
 
 
-def _check_topic_id(disk: Disk, path: str, topic_id: Uuid) -> None:
-    """A directory without an id gets this one; that of another topic is refused."""
+def _check_topic_id(disk: Disk, path: str, topic_id: Uuid, *, may_be_torn: bool) -> None:
+    """A directory without an id gets this one; that of another topic is refused.
+
+    The file is synced with the first batches, so until then a power loss may leave another id than was written.
+    """
     found_id = read_partition_metadata(disk, path)
-    if found_id is None:
+    if found_id == topic_id:
+        return
+    if found_id is None or may_be_torn:
         write_partition_metadata(disk, path, topic_id)
-    elif found_id != topic_id:
+    else:
         raise KafkaError(
             ErrorCode.INCONSISTENT_TOPIC_ID,
             f"{path} names topic id {uuid_text(found_id)}, not {uuid_text(topic_id)}",

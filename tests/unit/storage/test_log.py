@@ -463,7 +463,7 @@ def test_another_topics_directory_is_refused() -> None:
     machine = Machine()
     open_log(machine.disk).close()
     with pytest.raises(KafkaError) as refused:
-        open_log(machine.disk, topic_id=Uuid(bytes(16)))
+        open_log(machine.disk, topic_id=Uuid(bytes(16)), clean=True)
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
