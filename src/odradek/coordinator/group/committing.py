@@ -1,0 +1,165 @@
+"""Offsets committed, read, deleted, and forgotten when nobody has used them for long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek.coordinator.group.classic import ClassicGroup, State
+from odradek.coordinator.group.group import Group
+from odradek.coordinator.group.offsets import CommittedOffsets, is_expired, offset_record, offset_tombstone
+from odradek.coordinator.group.rebalance import Rebalances
+from odradek.coordinator.runtime import java_length
+from odradek.coordinator.shard import Moment, Outcome
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+
+OFFSETS = "offsets"
+"""The key of the timer that looks for expired offsets."""
+
+MAX_RECORDS_PER_CLEANUP = 1_000
+"""Tombstones of one decision; what is left over comes with the next."""
+
+_GROUP_NOT_FOUND_SINCE = 9
+"""From this version of OffsetCommit on a member of an unknown group is told so."""
+
+
+class Commits:
+    """What may be done with the offsets of a shard's groups, of whatever kind."""
+
+    def __init__(self, groups: Mapping[str, Group], offsets: CommittedOffsets, rebalances: Rebalances) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._rebalances = rebalances
+        self._settings = rebalances.settings
+        self._timers = rebalances.timers
+
+    def commit(self, request: OffsetCommitRequest, api_version: int, out: Outcome, now: Moment) -> OffsetCommitResponse:
+        """Of topics that exist, by name; the handler has sorted out the others."""
+        self._check_commit(request, api_version, now)
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                code = self._check_metadata(part)
+                if code is ErrorCode.NONE:
+                    record = offset_record(
+                        request.group_id, topic.name, part, now_ms=now.wall_ms, retention_ms=request.retention_time_ms
+                    )
+                    out.records.append(record)
+                parts.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code))
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
+        return OffsetCommitResponse(topics=topics)
+
+    def _check_commit(self, request: OffsetCommitRequest, api_version: int, now: Moment) -> None:
+        group = self._groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is None:
+            if generation_id >= 0:
+                known = api_version >= _GROUP_NOT_FOUND_SINCE
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+            return
+        group.check_offset_commit(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation_id=generation_id,
+            api_version=api_version,
+        )
+        if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+            self._rebalances.extend_session(group, group.members[request.member_id], now)
+
+    def _check_metadata(self, part: OffsetCommitRequestPartition) -> ErrorCode:
+        metadata = part.committed_metadata
+        if metadata and java_length(metadata) > self._settings.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """Of the topics named, or (None) of all that the group has offsets of; an unknown group has none."""
+        group_id, group = request.group_id, self._groups.get(request.group_id)
+        if group is not None:
+            group.check_offset_fetch(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.topics is None:
+            topics = self._offsets.fetched_all(group_id)
+        else:
+            topics = [self._offsets.fetched(group_id, each.name, each.partition_indexes) for each in request.topics]
+        return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+    def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        group.check_offset_delete()
+        return OffsetDeleteResponse(topics=[self._delete_of_topic(group, topic, out) for topic in request.topics])
+
+    def _delete_of_topic(
+        self, group: Group, topic: OffsetDeleteRequestTopic, out: Outcome
+    ) -> OffsetDeleteResponseTopic:
+        in_use = group.is_subscribed_to(topic.name)
+        held = self._offsets.of(group.group_id).get(topic.name, {})
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
+        parts = []
+        for part in topic.partitions:
+            if not in_use and part.partition_index in held:
+                out.records.append(offset_tombstone(group.group_id, topic.name, part.partition_index))
+            parts.append(OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=parts)
+
+    def forget_topics(self, topics: Iterable[str], out: Outcome) -> None:
+        """Offsets of topics that were deleted; to be asked again until there are none."""
+        for topic in topics:
+            out.records += self._offsets.tombstones_of_topic(topic)
+            if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
+                del out.records[MAX_RECORDS_PER_CLEANUP:]
+                return
+
+    # Expiry.
+
+    def expire_later(self, now: Moment) -> None:
+        self._timers.set((OFFSETS,), now.monotonic_ms + self._settings.offsets_retention_check_interval_ms)
+
+    def expire(self, out: Outcome, now: Moment) -> None:
+        """Delete what nobody has used for long enough, and groups that are left with nothing."""
+        for group in self._groups.values():
+            all_expired = self._expire_of_group(group, out, now)
+            if all_expired and group.is_empty and not group.awaits_members:
+                out.records += group.tombstones()
+            if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
+                self._timers.set((OFFSETS,), now.monotonic_ms)
+                return
+        self.expire_later(now)
+
+    def _expire_of_group(self, group: Group, out: Outcome, now: Moment) -> bool:
+        """Whether nothing is left."""
+        all_expired = True
+        for topic, held in self._offsets.of(group.group_id).items():
+            in_use = group.is_subscribed_to(topic)
+            for index, committed in held.items():
+                since_ms = group.offsets_unused_since_ms(committed.commit_timestamp_ms)
+                if in_use or since_ms is None:
+                    all_expired = False
+                elif is_expired(
+                    committed,
+                    unused_since_ms=since_ms,
+                    now_ms=now.wall_ms,
+                    retention_ms=self._settings.offsets_retention_ms,
+                ):
+                    out.records.append(offset_tombstone(group.group_id, topic, index))
+                else:
+                    all_expired = False
+        return all_expired

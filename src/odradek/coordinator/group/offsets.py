@@ -1,0 +1,131 @@
+"""Committed offsets: by group, topic and partition, as the log has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
+from odradek.coordinator.shard import CoordinatorRecord
+from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition
+from odradek.protocol.messages.offset_fetch import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
+from odradek.values import value
+
+NO_OFFSET = -1
+NO_EXPIRY = -1
+BROKERS_RETENTION = -1
+"""What a client says that leaves it to `offsets.retention.minutes`."""
+
+_VALUE_VERSION = 3
+"""The version Kafka 4.3 writes: the newest without tagged fields."""
+_VALUE_VERSION_WITH_EXPIRY = 1
+_LAST_MS = (1 << 63) - 1
+
+
+@value
+class CommittedOffset:
+    """How far a group has come in a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    """Set where an old client asked for a retention of its own."""
+
+
+PartitionOffsets = dict[int, CommittedOffset]
+
+
+class CommittedOffsets:
+    """All offsets of one shard."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
+
+    def of(self, group_id: str) -> dict[str, PartitionOffsets]:
+        """By topic and partition; the caller only reads."""
+        return self._by_group.get(group_id, {})
+
+    def replay(self, key: OffsetCommitKey, content: OffsetCommitValue | None) -> None:
+        if content is None:
+            self._remove(key)
+            return
+        topics = self._by_group.setdefault(key.group, {})
+        topics.setdefault(key.topic, {})[key.partition] = CommittedOffset(
+            content.offset, content.leader_epoch, content.metadata, content.commit_timestamp, content.expire_timestamp
+        )
+
+    def _remove(self, key: OffsetCommitKey) -> None:
+        topics = self._by_group.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is None:
+            return
+        if not partitions:
+            del topics[key.topic]
+        if not topics:
+            del self._by_group[key.group]
+
+    def fetched(self, group_id: str, topic: str, partitions: list[int]) -> OffsetFetchResponseTopics:
+        """What a consumer is told of these partitions; one without a committed offset has -1 and no error."""
+        held = self.of(group_id).get(topic, {})
+        return OffsetFetchResponseTopics(
+            name=topic, partitions=[_fetched(index, held.get(index)) for index in partitions]
+        )
+
+    def fetched_all(self, group_id: str) -> list[OffsetFetchResponseTopics]:
+        return [
+            OffsetFetchResponseTopics(
+                name=topic, partitions=[_fetched(index, committed) for index, committed in held.items()]
+            )
+            for topic, held in self.of(group_id).items()
+        ]
+
+    def tombstones_of_group(self, group_id: str) -> Iterator[CoordinatorRecord]:
+        for topic, held in self.of(group_id).items():
+            for index in held:
+                yield offset_tombstone(group_id, topic, index)
+
+    def tombstones_of_topic(self, topic: str) -> Iterator[CoordinatorRecord]:
+        for group_id, topics in self._by_group.items():
+            for index in topics.get(topic, ()):
+                yield offset_tombstone(group_id, topic, index)
+
+
+def _fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def offset_record(
+    group_id: str, topic: str, part: OffsetCommitRequestPartition, *, now_ms: int, retention_ms: int
+) -> CoordinatorRecord:
+    """A commit as it goes into the log."""
+    expires = retention_ms != BROKERS_RETENTION
+    return CoordinatorRecord(
+        OffsetCommitKey(group=group_id, topic=topic, partition=part.partition_index),
+        OffsetCommitValue(
+            offset=part.committed_offset,
+            leader_epoch=part.committed_leader_epoch,
+            metadata=part.committed_metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=min(max(now_ms + retention_ms, 0), _LAST_MS) if expires else NO_EXPIRY,
+        ),
+        _VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION,
+    )
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def is_expired(committed: CommittedOffset, *, unused_since_ms: int, now_ms: int, retention_ms: int) -> bool:
+    """A retention that a client asked for counts instead of the broker's."""
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp_ms
+    return now_ms - unused_since_ms >= retention_ms

@@ -1,0 +1,290 @@
+"""All groups and offsets of one partition of `__consumer_offsets`.
+
+`GroupShard` finds the group that a request means and lets the part that knows its kind decide. Requests that must wait
+keep their ticket with the member; it is answered by a later decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
+from odradek.coordinator.group.committing import OFFSETS, Commits
+from odradek.coordinator.group.group import Group
+from odradek.coordinator.group.joining import Join, Joiner
+from odradek.coordinator.group.offsets import CommittedOffsets
+from odradek.coordinator.group.rebalance import JOIN, SESSION, SYNC, UNKNOWN_MEMBER_ID, Rebalances, join_error
+from odradek.coordinator.group.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from odradek.coordinator.group.settings import GroupSettings
+from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment, Outcome, Timers
+from odradek.decisions import Decision, Ticket
+from odradek.protocol.codec import Message, Struct
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_groups import DeletableGroupResult
+from odradek.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from odradek.protocol.messages.sync_group import SyncGroupRequest
+
+
+class GroupShard:
+    """The coordinator's state behind one partition."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.timers = Timers()
+        self.groups: dict[str, Group] = {}
+        self.offsets = CommittedOffsets()
+        self.rebalances = Rebalances(settings, self.timers)
+        self.commits = Commits(self.groups, self.offsets, self.rebalances)
+        self._loading = True
+        self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
+            GroupMetadataKey: self._replay_group,
+            OffsetCommitKey: self._replay_offset,
+            LegacyOffsetCommitKey: self._replay_offset,
+        }
+        self._timeouts: dict[str, Callable[..., None]] = {
+            SESSION: self._session_timeout,
+            JOIN: self._join_timeout,
+            SYNC: self._sync_timeout,
+            OFFSETS: self.commits.expire,
+        }
+
+    # The log.
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        self._replays[type(record.key)](record.key, record.value)
+
+    def loaded(self, now: Moment) -> CoordinatorDecision:
+        """Members are given their session timeout to be heard of again."""
+        self._loading = False
+        out = Outcome()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    self.rebalances.extend_session(group, member, now)
+                if len(group.members) > self.settings.max_size:
+                    self.rebalances.prepare(group, out, now)
+        self.commits.expire_later(now)
+        return self._decision(out)
+
+    def _replay_group(self, key: GroupMetadataKey, content: GroupMetadataValue | None) -> None:
+        group = self.groups.get(key.group)
+        if content is None:
+            self.groups.pop(key.group, None)
+        elif self._loading or not isinstance(group, ClassicGroup):
+            self.groups[key.group] = ClassicGroup.from_record(key.group, content)
+        else:
+            self.rebalances.adopt(group, content)
+
+    def _replay_offset(self, key: OffsetCommitKey, content: OffsetCommitValue | None) -> None:
+        if content is not None and key.group not in self.groups:
+            # Somebody who commits without being a member: a group of offsets alone.
+            self.groups[key.group] = ClassicGroup(key.group, now_ms=content.commit_timestamp)
+        self.offsets.replay(key, content)
+
+    # Timers and failures.
+
+    def expire(self, now: Moment) -> CoordinatorDecision:
+        out = Outcome()
+        for key in self.timers.due(now.monotonic_ms):
+            assert isinstance(key, tuple)
+            kind, *rest = key
+            self._timeouts[kind](*rest, out, now)
+            if out.records:
+                break
+        return self._decision(out)
+
+    def refused(self, decision: CoordinatorDecision, code: ErrorCode, now: Moment) -> CoordinatorDecision:
+        out = Outcome()
+        for record in decision.records:
+            if not isinstance(record.key, GroupMetadataKey):
+                continue
+            group = self.groups.get(record.key.group)
+            if not isinstance(group, ClassicGroup):
+                continue
+            if group.generation_id == 0:
+                # The group was to be created by this record; there is none then.
+                self.rebalances.dismiss(group, code, out, now.wall_ms)
+                del self.groups[group.group_id]
+            else:
+                self.rebalances.refused(group, code, out, now)
+        told = {ticket for ticket, _ in out.answers}
+        out.answers += [
+            (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self._is_held(ticket)
+        ]
+        return self._decision(out)
+
+    def resign(self) -> CoordinatorDecision:
+        out = Outcome()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                self.rebalances.dismiss(group, ErrorCode.NOT_COORDINATOR, out, group.state_since_ms)
+        return Decision((), tuple(out.answers))
+
+    def _is_held(self, ticket: Ticket) -> bool:
+        """Whether a member still waits with it; looked for only after a failed append."""
+        return any(
+            ticket in (member.join_ticket, member.sync_ticket)
+            for group in self.groups.values()
+            if isinstance(group, ClassicGroup)
+            for member in group.members.values()
+        )
+
+    def _session_timeout(self, group_id: str, member_id: str, out: Outcome, now: Moment) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            self.rebalances.session_timeout(group, member_id, out, now)
+
+    def _join_timeout(self, group_id: str, out: Outcome, now: Moment) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            self.rebalances.join_timeout(group, out, now)
+
+    def _sync_timeout(self, group_id: str, out: Outcome, now: Moment) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            self.rebalances.sync_timeout(group, out, now)
+
+    # Membership of classic groups.
+
+    def join(self, ticket: Ticket, request: JoinGroupRequest, joiner: Joiner, now: Moment) -> CoordinatorDecision:
+        settings = self.settings
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        out = Outcome()
+        group = self.groups.get(request.group_id)
+        if group is None and request.member_id != UNKNOWN_MEMBER_ID:
+            out.answer(ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return self._decision(out)
+        is_new = group is None
+        if group is None:
+            group = ClassicGroup(request.group_id, now_ms=now.wall_ms)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        Join(self.rebalances, group, ticket, request, joiner, out, now).decide()
+        if is_new and (group.members or group.pending_joins):
+            self.groups[request.group_id] = group
+            if not out.records:
+                out.records.append(empty_group_record(group))
+        return self._decision(out)
+
+    def sync(self, ticket: Ticket, request: SyncGroupRequest, now: Moment) -> CoordinatorDecision:
+        out = Outcome()
+        self.rebalances.sync(self._classic(request.group_id), ticket, request, out, now)
+        return self._decision(out)
+
+    def heartbeat(self, ticket: Ticket, request: HeartbeatRequest, now: Moment) -> CoordinatorDecision:
+        code = self.rebalances.heartbeat(self._classic(request.group_id), request, now)
+        return Decision((), ((ticket, HeartbeatResponse(error_code=code)),), self.timers.next_deadline_ms)
+
+    def leave(self, ticket: Ticket, request: LeaveGroupRequest, now: Moment) -> CoordinatorDecision:
+        out = Outcome()
+        members = self.rebalances.leave(self._classic(request.group_id), request, out, now)
+        out.answer(ticket, LeaveGroupResponse(members=members))
+        return self._decision(out)
+
+    def _classic(self, group_id: str) -> ClassicGroup:
+        """The group of a request that only a member can send."""
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    # Offsets.
+
+    def commit(
+        self, ticket: Ticket, request: OffsetCommitRequest, api_version: int, now: Moment
+    ) -> CoordinatorDecision:
+        out = Outcome()
+        out.answer(ticket, self.commits.commit(request, api_version, out, now))
+        return self._decision(out)
+
+    def fetch_offsets(self, ticket: Ticket, request: OffsetFetchRequestGroup) -> CoordinatorDecision:
+        return self._answer(ticket, self.commits.fetch(request))
+
+    def delete_offsets(self, ticket: Ticket, request: OffsetDeleteRequest) -> CoordinatorDecision:
+        out = Outcome()
+        out.answer(ticket, self.commits.delete(request, out))
+        return self._decision(out)
+
+    def forget_topics(self, topics: Iterable[str]) -> CoordinatorDecision:
+        out = Outcome()
+        self.commits.forget_topics(topics, out)
+        return self._decision(out)
+
+    # Administration.
+
+    def describe(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
+        """A classic group as DescribeGroups tells it; GROUP_ID_NOT_FOUND if there is none of that kind."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            what = "not found" if group is None else "is not a classic group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        stable = group.state is State.STABLE
+        described = DescribedGroup(
+            group_id=group_id,
+            group_state=group.state_name,
+            protocol_type=group.protocol_type_name,
+            protocol_data=(group.protocol_name or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in group.members.values()
+            ],
+        )
+        return self._answer(ticket, described)
+
+    def list_groups(self, ticket: Ticket) -> CoordinatorDecision:
+        groups = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type_name,
+                group_state=group.state_name,
+                group_type=group.type_name,
+            )
+            for group in self.groups.values()
+        ]
+        return self._answer(ticket, ListGroupsResponse(groups=groups))
+
+    def delete_group(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
+        """Its offsets and itself, all or nothing."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        group.check_delete()
+        out = Outcome()
+        out.records += self.offsets.tombstones_of_group(group_id)
+        out.records += group.tombstones()
+        out.answer(ticket, DeletableGroupResult(group_id=group_id))
+        return self._decision(out)
+
+    # Decisions.
+
+    def _answer(self, ticket: Ticket, response: Struct) -> CoordinatorDecision:
+        return Decision((), ((ticket, response),), self.timers.next_deadline_ms)
+
+    def _decision(self, out: Outcome) -> CoordinatorDecision:
+        return out.decision(self.timers.next_deadline_ms)

@@ -1,0 +1,122 @@
+"""What all coordinators have in common: where a key belongs, and how records look in the log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from odradek.coordinator.shard import CoordinatorRecord
+from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.errors import ErrorCode, MalformedFrame
+from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
+from odradek.protocol.records.record import Record
+
+RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
+"""The classes of key and value by the number that a key begins with."""
+
+_VERSION = struct.Struct(">h")
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Java's `String.hashCode` without its sign: every broker and client library counts alike."""
+    encoded = key.encode("utf-16-be")
+    code = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partitions
+
+
+def encode_batch(records: Sequence[CoordinatorRecord], *, timestamp_ms: int) -> bytearray:
+    """One batch: all of the records or none are ever seen."""
+    return build_batch([_encoded(record) for record in records], timestamp=timestamp_ms)
+
+
+def _encoded(record: CoordinatorRecord) -> Record:
+    key = record.key
+    written = None
+    if record.value is not None:
+        version = record.value_version
+        written = _VERSION.pack(version) + encode(record.value, version)
+    return Record(_VERSION.pack(type(key).api_key) + encode(key, 0), written)
+
+
+def decode_record(kinds: RecordKinds, key: bytes, content: bytes | None) -> CoordinatorRecord | None:
+    """None for a kind that is not known, as a newer Kafka may have written; MalformedFrame for bytes that are none."""
+    (kind,) = _unpack(key)
+    if kind not in kinds:
+        return None
+    key_class, value_class = kinds[kind]
+    decoded_key = decode(key_class, 0, key[2:])
+    if content is None:
+        return CoordinatorRecord(decoded_key, None)
+    (version,) = _unpack(content)
+    if version not in value_class.versions:
+        raise MalformedFrame(f"{value_class.__name__} has no version {version}")
+    return CoordinatorRecord(decoded_key, decode(value_class, version, content[2:]), version)
+
+
+def _unpack(content: bytes) -> tuple[int]:
+    if len(content) < 2:
+        raise MalformedFrame("a coordinator's record is shorter than its version")
+    version: tuple[int] = _VERSION.unpack_from(content)
+    return version
+
+
+class Newest:
+    """The last value of every key of a log, in the order in which those were written.
+
+    A log that nobody has compacted yet holds each key many times; only what is left at the end is decoded.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def add(self, batches: memoryview | bytes) -> int | None:
+        """Take whole batches in; the offset behind the last, None if there was none."""
+        by_key = self._by_key
+        end: int | None = None
+        for batch in iter_batches(batches):
+            header = read_header(batch)
+            end = header.last_offset + 1
+            if header.is_control:
+                continue
+            for record in decode_records(batch):
+                key = record.key
+                if key is None:
+                    continue
+                by_key.pop(key, None)
+                if record.value is not None:
+                    by_key[key] = record.value
+        return end
+
+    def records(self, kinds: RecordKinds) -> Iterator[CoordinatorRecord]:
+        for key, content in self._by_key.items():
+            record = decode_record(kinds, key, content)
+            if record is not None:
+                yield record
+
+
+_TO_CLIENTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def client_error(append_error: ErrorCode) -> ErrorCode:
+    """What a client is told when its coordinator's log refuses a record: in terms of coordinators, not of logs."""
+    return _TO_CLIENTS.get(append_error, append_error)
+
+
+def java_length(text: str) -> int:
+    """Characters as Java counts them, which limits on lengths are stated in."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-be")) // 2

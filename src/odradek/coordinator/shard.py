@@ -1,0 +1,124 @@
+"""What a shard of a coordinator is: the state behind one partition of an internal topic.
+
+A shard decides and replays; its shell appends. What is in the log changes by `replay` alone. Beside it a shard keeps
+what is never logged: who waits for which answer, and when to look again. That part is changed by decisions, is gone
+with the leadership, and `refused` says what happens to it when an append fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heappop, heappush
+from typing import Protocol, TypeAlias
+
+from odradek.decisions import Decision, Ticket
+from odradek.protocol.codec import Message, Struct
+from odradek.protocol.errors import ErrorCode
+from odradek.values import value
+
+
+@value
+class CoordinatorRecord:
+    """A key and its newest value; None is a tombstone."""
+
+    key: Message
+    value: Message | None
+    value_version: int = 0
+
+
+@value
+class Moment:
+    """Wall clock for what is written down, monotonic clock for deadlines: a jump of the first ends no session."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+CoordinatorDecision: TypeAlias = Decision[CoordinatorRecord, Struct]
+"""Answers are whole responses, or the part of one that is about this shard."""
+
+
+class Shard(Protocol):
+    """What the shell needs of a coordinator's state."""
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take over what is in the log."""
+
+    def loaded(self, now: Moment) -> CoordinatorDecision:
+        """The log has been replayed to its end and this node leads it."""
+
+    def expire(self, now: Moment) -> CoordinatorDecision:
+        """Do what is due; at most one piece of work that makes records, so that the next sees them replayed."""
+
+    def refused(self, decision: CoordinatorDecision, code: ErrorCode, now: Moment) -> CoordinatorDecision:
+        """The records of a decision could not be appended and were not replayed; who else must be told what."""
+
+    def resign(self) -> CoordinatorDecision:
+        """This node does not lead the partition any more: everyone who waits is sent to look for the coordinator."""
+
+
+class Outcome:
+    """A decision in the making."""
+
+    __slots__ = ("answers", "records")
+
+    def __init__(self) -> None:
+        self.records: list[CoordinatorRecord] = []
+        self.answers: list[tuple[Ticket, Struct]] = []
+
+    def answer(self, ticket: Ticket, response: Struct) -> None:
+        self.answers.append((ticket, response))
+
+    def decision(self, next_deadline_ms: int | None) -> CoordinatorDecision:
+        return Decision(tuple(self.records), tuple(self.answers), next_deadline_ms)
+
+
+class Timers:
+    """Deadlines by key. Putting one off, as heartbeats do, costs a dictionary entry and no place in the heap."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Hashable, int] = {}
+        self._queued: dict[Hashable, int] = {}
+        """The earliest entry of each key in the heap, which may lie before its deadline."""
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._sequence = 0
+
+    def set(self, key: Hashable, deadline_ms: int) -> None:
+        """Set, put off or bring forward."""
+        self._deadlines[key] = deadline_ms
+        queued = self._queued.get(key)
+        if queued is None or deadline_ms < queued:
+            self._push(key, deadline_ms)
+
+    def cancel(self, key: Hashable) -> None:
+        self._deadlines.pop(key, None)
+
+    def deadline_ms(self, key: Hashable) -> int | None:
+        return self._deadlines.get(key)
+
+    def due(self, now_ms: int) -> Iterator[Hashable]:
+        """Keys whose time has come, each taken out as it is handed on."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            queued_ms, _, key = heappop(heap)
+            if self._queued.get(key) != queued_ms:
+                continue  # It was brought forward since, and that entry has come up already.
+            del self._queued[key]
+            deadline_ms = self._deadlines.get(key)
+            if deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                self._push(key, deadline_ms)
+                continue
+            del self._deadlines[key]
+            yield key
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to look again: never too late, and too early where a deadline was put off or cancelled."""
+        return self._heap[0][0] if self._heap else None
+
+    def _push(self, key: Hashable, deadline_ms: int) -> None:
+        self._queued[key] = deadline_ms
+        self._sequence += 1
+        heappush(self._heap, (deadline_ms, self._sequence, key))
