@@ -170,8 +170,12 @@ class FetchSessions:
     def open(self, request: FetchRequest, version: int, replicas: Replicas) -> tuple[FetchSession, bool]:
         """The session that a request means, and whether its answer shall hold changes only."""
         uses_topic_ids = version >= 13
-        if request.session_epoch > INITIAL_EPOCH:
-            return self._continue(request, uses_topic_ids, replicas), True
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            session = self._continue(request, uses_topic_ids, replicas)
+            if not session.partitions:
+                self._drop(session.id)
+                session.id = NO_SESSION
+            return session, True
         if request.session_id != NO_SESSION:
             self._drop(request.session_id)
         now_ms = self._clock.monotonic_ms()

@@ -6,9 +6,11 @@ checkpoints and takes a log directory offline when its disk fails.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from odradek.ids import NodeId, Offset, Uuid
 from odradek.metadata.image.topics import PartitionRegistration, TopicChanges, TopicImage
@@ -22,6 +24,9 @@ from odradek.storage.directories import LogDirectory
 from odradek.storage.log import AppendInfo
 
 log = logging.getLogger(__name__)
+
+PARTITIONS_A_TURN = 16
+"""How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,6 +76,8 @@ class Replicas:
         self.directories = directories
         self._by_name: dict[str, dict[int, Hosted]] = {}
         self._by_id: dict[Uuid, dict[int, Hosted]] = {}
+        self._offline: dict[tuple[str | Uuid, int], None] = {}
+        """Partitions, under both names, that are this node's to serve and whose log directory has failed."""
         self.on_all_offline: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[Hosted]:
@@ -87,13 +94,18 @@ class Replicas:
         partitions = self._by_id.get(topic_id)
         return None if partitions is None else partitions.get(index)
 
-    def has_topic_id(self, topic_id: Uuid) -> bool:
-        return topic_id in self._by_id
+    def why_missing(self, topic: str | Uuid, index: int) -> ErrorCode:
+        """What to answer where nothing was found, by the name or the id that was looked for."""
+        if (topic, index) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(topic, bytes) and topic not in self._by_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def require(self, topic: str, index: int) -> Hosted:
         hosted = self.find(topic, index)
         if hosted is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self.why_missing(topic, index))
         return hosted
 
     # Using.
@@ -102,40 +114,59 @@ class Replicas:
         try:
             info = hosted.partition.append(batch, now_ms=now_ms)
         except OSError as failure:
-            raise self._storage_error(hosted.directory, failure) from failure
+            raise self.storage_error(hosted, failure) from failure
         if hosted.watchers:
             hosted.tell_watchers(len(batch))
         return info
 
     def delete_records(self, hosted: Hosted, before: Offset) -> None:
-        hosted.partition.log.delete_records_before(before)
+        with self.minding_the_disk(hosted):
+            hosted.partition.log.delete_records_before(before)
         hosted.tell_watchers(0)
+
+    @contextmanager
+    def minding_the_disk(self, hosted: Hosted) -> Iterator[None]:
+        """Around work on a partition's files that is not in a hurry."""
+        try:
+            yield
+        except OSError as failure:
+            raise self.storage_error(hosted, failure) from failure
 
     async def flush(self, wanted: Iterable[Hosted]) -> None:
         """Come back once all that is in these logs now survives a power loss."""
         for hosted in wanted:
             partition_log = hosted.partition.log
             work = partition_log.flush_work()
-            try:
+            with self.minding_the_disk(hosted):
                 await self._world.workers.run(work)
-            except OSError as failure:
-                raise self._storage_error(hosted.directory, failure) from failure
             partition_log.flushed(work.offset)
 
     # What the cluster agreed on.
 
     def apply_topics(self, changes: TopicChanges) -> None:
-        """Carry out what one metadata delta did to partitions."""
+        """Carry out what one metadata delta did to partitions, all at once: at the start nobody waits for anything."""
+        for _ in self._topic_steps(changes):
+            pass
+
+    async def apply_topics_gradually(self, changes: TopicChanges) -> None:
+        """The same, with other work between: opening a thousand logs would make every client wait."""
+        for done, _ in enumerate(self._topic_steps(changes), 1):
+            if done % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _topic_steps(self, changes: TopicChanges) -> Iterator[None]:
         for topic in changes.deleted:
-            self._delete(topic)
+            yield from self._delete(topic)
         for created in changes.created:
             for index in created.partitions:
                 registration = created.topic.partitions[index]
                 if self._node_id in registration.replicas:
                     self._host(created.topic, index, registration)
+                    yield
         for changed in changes.changed:
             for index in changed.partitions:
                 self._change(changed.topic, index, changed.topic.partitions[index])
+                yield
 
     def apply_topic_config(self, topic: str) -> None:
         for hosted in self._by_name.get(topic, {}).values():
@@ -145,6 +176,7 @@ class Replicas:
         directory = self._directory_for(topic.name, index)
         if directory is None:
             log.error("No log directory is online for %s-%s", topic.name, index)
+            self._note_offline(topic.name, topic.topic_id, index)
             return
         try:
             partition_log = directory.open_log(
@@ -155,7 +187,8 @@ class Replicas:
                 now_ms=self._world.clock.now_ms(),
             )
         except OSError as failure:
-            self._storage_error(directory, failure)
+            self._directory_error(directory, failure)
+            self._note_offline(topic.name, topic.topic_id, index)
             return
         hosted = Hosted(topic, index, Partition(self._node_id, partition_log), directory)
         hosted.partition.apply(_state(registration))
@@ -168,14 +201,17 @@ class Replicas:
             hosted.partition.apply(_state(registration))
             hosted.tell_watchers(0)
 
-    def _delete(self, topic: TopicImage) -> None:
+    def _delete(self, topic: TopicImage) -> Iterator[None]:
         self._by_name.pop(topic.name, None)
+        for index in range(len(topic.partitions)):
+            self._offline.pop((topic.name, index), None)
+            self._offline.pop((topic.topic_id, index), None)
         for hosted in self._by_id.pop(topic.topic_id, {}).values():
             hosted.dismiss_watchers()
             try:
                 hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
             except OSError as failure:
-                self._storage_error(hosted.directory, failure)
+                self._directory_error(hosted.directory, failure)
 
     def _directory_for(self, topic: str, index: int) -> LogDirectory | None:
         """Where the partition is already, else the directory with the fewest."""
@@ -187,7 +223,13 @@ class Replicas:
 
     # Failing disks.
 
-    def _storage_error(self, directory: LogDirectory, failure: OSError) -> KafkaError:
+    def storage_error(self, hosted: Hosted, failure: OSError) -> KafkaError:
+        """What to answer when a partition's files fail; that of one deleted meanwhile does not speak of the disk."""
+        if self.find_by_id(hosted.topic_id, hosted.index) is not hosted:
+            return KafkaError(self.why_missing(hosted.topic, hosted.index))
+        return self._directory_error(hosted.directory, failure)
+
+    def _directory_error(self, directory: LogDirectory, failure: OSError) -> KafkaError:
         """What to answer. A full disk refuses writes and goes on serving reads; any other error ends its use."""
         if failure.errno in _FULL:
             log.error("Refused a write: no space left in %s", directory.path)
@@ -203,9 +245,14 @@ class Replicas:
                 hosted.dismiss_watchers()
                 del self._by_name[hosted.topic][hosted.index]
                 del self._by_id[hosted.topic_id][hosted.index]
+                self._note_offline(hosted.topic, hosted.topic_id, hosted.index)
         if not any(each.online for each in self.directories):
             log.critical("All log directories have failed")
             self.on_all_offline()
+
+    def _note_offline(self, topic: str, topic_id: Uuid, index: int) -> None:
+        self._by_id.setdefault(topic_id, {})
+        self._offline[topic, index] = self._offline[topic_id, index] = None
 
     # Housekeeping.
 
@@ -220,7 +267,7 @@ class Replicas:
                 partition_log.apply_retention(now_ms)
                 partition_log.purge_deleted(now_ms)
             except OSError as failure:
-                self._storage_error(hosted.directory, failure)
+                self._directory_error(hosted.directory, failure)
             if partition_log.log_start_offset != before:
                 hosted.tell_watchers(0)
         for directory in self.directories:
@@ -242,7 +289,7 @@ class Replicas:
                 try:
                     write(directory)
                 except OSError as failure:
-                    self._storage_error(directory, failure)
+                    self._directory_error(directory, failure)
 
     async def flush_due(self) -> None:
         """Sync the logs whose `flush.ms` has passed, and sealed segments that nobody has synced yet."""
@@ -276,7 +323,7 @@ class Replicas:
                     directory.close()
                     directory.mark_clean_shutdown(broker_epoch=broker_epoch)
                 except OSError as failure:
-                    self._storage_error(directory, failure)
+                    self._directory_error(directory, failure)
         self._by_name.clear()
         self._by_id.clear()
 

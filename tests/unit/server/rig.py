@@ -226,6 +226,13 @@ class Rig:
         self.node = Node(load(self.properties, host_name="node"), self.world, poison_buffers=True)
         await asyncio.create_task(self.node.start(), context=self.life.context)
 
+    async def restart(self) -> None:
+        """Stop it the orderly way and start it again."""
+        await self.node.stop()
+        self.life.end()
+        self.device.locks.clear()
+        await self.start()
+
     def crash(self) -> None:
         """End the node between two of its steps; its disk keeps what was written."""
         self.life.end()

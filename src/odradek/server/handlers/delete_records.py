@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.ids import NO_OFFSET, Offset
+from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_records import (
@@ -33,6 +34,8 @@ async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsRe
 def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     replicas = ctx.node.replicas
     try:
+        if is_internal(topic):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         hosted = replicas.require(topic, index)
         hosted.partition.require_leader()
         log = hosted.partition.log

@@ -21,6 +21,7 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.server.context import Context
 from odradek.server.fetch_sessions import FetchSession, WatchedPartition, topic_key
+from odradek.server.replicas import Replicas
 from odradek.server.routes import Role, serves
 
 READ_COMMITTED = 1
@@ -39,6 +40,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     replica_id = request.replica_state.replica_id if ctx.api_version >= _REPLICA_STATE_VERSION else request.replica_id
     collector = Collector(
         session,
+        node.replicas,
         max_bytes=min(request.max_bytes, node.config.fetch_max_bytes),
         committed_only=request.isolation_level == READ_COMMITTED,
         by_replica=replica_id > CONSUMER,
@@ -68,15 +70,21 @@ async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wai
     finally:
         if session.waiter is waiter:
             session.waiter = None
+        if not waiter.done():
+            # A client that is gone by the next turn of the loop would else be remembered until its time is up.
+            waiter.cancel()
 
 
 class Collector:
     """Reads what a session's dirty partitions have, up to the request's size."""
 
-    __slots__ = ("_by_replica", "_committed_only", "_found", "_session", "failed", "max_bytes", "size")
+    __slots__ = ("_by_replica", "_committed_only", "_found", "_replicas", "_session", "failed", "max_bytes", "size")
 
-    def __init__(self, session: FetchSession, *, max_bytes: int, committed_only: bool, by_replica: bool) -> None:
+    def __init__(
+        self, session: FetchSession, replicas: Replicas, *, max_bytes: int, committed_only: bool, by_replica: bool
+    ) -> None:
         self._session = session
+        self._replicas = replicas
         self._committed_only = committed_only
         self._by_replica = by_replica
         self._found: dict[WatchedPartition, PartitionData] = {}
@@ -90,23 +98,30 @@ class Collector:
         for entry in list(dirty):
             try:
                 data = self._read(entry)
+            except OSError as failure:
+                self.failed = True
+                assert entry.hosted is not None
+                data = _error_data(entry, self._replicas.storage_error(entry.hosted, failure).code)
             except KafkaError as error:
                 self.failed = True
                 data = _error_data(entry, error.code)
             else:
-                self.size += len(data.records or b"")
-                # To the end of the line after its turn; out of it once its reader has caught up.
-                del dirty[entry]
+                size = len(data.records or b"")
+                self.size += size
                 readable_end = data.last_stable_offset if self._committed_only else data.high_watermark
-                if entry.fetch_offset < readable_end or data.diverging_epoch.epoch >= 0:
+                if entry.fetch_offset >= readable_end and data.diverging_epoch.epoch < 0:
+                    del dirty[entry]
+                elif size:
+                    # To the end of the line after its turn, or those behind it would never get theirs.
+                    del dirty[entry]
                     dirty[entry] = None
             self._found[entry] = data
 
     def _read(self, entry: WatchedPartition) -> PartitionData:
         hosted = entry.hosted
         if hosted is None:
-            by_id = self._session.uses_topic_ids
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = entry.topic_id if self._session.uses_topic_ids else entry.topic
+            raise KafkaError(self._replicas.why_missing(topic, entry.index))
         partition = hosted.partition
         if self._by_replica:
             # Nobody but this node is a replica of anything here.
@@ -124,6 +139,8 @@ class Collector:
         )
         if entry.last_fetched_epoch >= 0:
             end = log.end_offset_for_epoch(LeaderEpoch(entry.last_fetched_epoch))
+            if end.epoch < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
                 data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return data
@@ -150,10 +167,13 @@ class Collector:
 
     async def warm(self, ctx: Context) -> None:
         """Let a worker read what would make the loop wait for the disk."""
-        for data in self._found.values():
-            records = data.records
-            if isinstance(records, FileSlice) and _is_cold(data):
-                data.records = await ctx.node.world.workers.run(records.read)
+        for entry, data in list(self._found.items()):
+            records, hosted = data.records, entry.hosted
+            if isinstance(records, FileSlice) and hosted is not None and _is_cold(data):
+                try:
+                    data.records = await ctx.node.world.workers.run(records.read)
+                except OSError as failure:
+                    self._found[entry] = _error_data(entry, self._replicas.storage_error(hosted, failure).code)
 
     def answer(self, *, incremental: bool) -> list[FetchableTopicResponse]:
         """All partitions for a full fetch, those with news for an incremental one."""
@@ -184,7 +204,10 @@ def _has_news(entry: WatchedPartition, data: PartitionData) -> bool:
 
 def _is_cold(data: PartitionData) -> bool:
     records = data.records
-    return isinstance(records, FileSlice) and not records.file.resident(records.position, records.length)
+    try:
+        return isinstance(records, FileSlice) and not records.file.resident(records.position, records.length)
+    except OSError:
+        return True  # Whoever reads it finds out what is wrong.
 
 
 def _error_data(entry: WatchedPartition, code: ErrorCode) -> PartitionData:

@@ -35,17 +35,17 @@ async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
     repeated = _repeated_partitions(request)
     topics = []
     for topic in request.topics:
-        answers = []
+        # One answer a partition, however often it was asked for.
+        answers: dict[int, ListOffsetsPartitionResponse] = {}
         for wanted in topic.partitions:
+            index = wanted.partition_index
             try:
-                if (topic.name, wanted.partition_index) in repeated:
+                if (topic.name, index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append(_look_up(ctx, request, topic.name, wanted))
+                answers[index] = _look_up(ctx, request, topic.name, wanted)
             except KafkaError as error:
-                answers.append(
-                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
-                )
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+                answers[index] = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values())))
     return ListOffsetsResponse(topics=topics)
 
 
@@ -65,7 +65,8 @@ def _look_up(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        found_timestamp, offset = _search(log, timestamp, end_offset)
+        with ctx.node.replicas.minding_the_disk(hosted):
+            found_timestamp, offset = _search(log, timestamp, end_offset)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=0,

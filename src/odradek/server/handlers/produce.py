@@ -7,6 +7,7 @@ node is the only replica. Not done yet: transactional batches.
 
 from __future__ import annotations
 
+from odradek.ids import NO_OFFSET
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -36,8 +37,12 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
         )
         for topic in request.topic_data
     ]
-    if appends.to_flush:
-        await ctx.node.replicas.flush(appends.to_flush)
+    for hosted, answer in appends.to_flush:
+        try:
+            await ctx.node.replicas.flush([hosted])
+        except KafkaError as error:
+            appends.failed = error
+            answer.error_code, answer.base_offset, answer.error_message = error.code, NO_OFFSET, error.message
     if request.acks == 0:
         if appends.failed is not None:
             raise appends.failed
@@ -56,7 +61,7 @@ class _Appends:
         self._now_ms = ctx.now_ms
         self._refusal = _refusal(request)
         self.failed: KafkaError | None = None
-        self.to_flush: list[Hosted] = []
+        self.to_flush: list[tuple[Hosted, PartitionProduceResponse]] = []
 
     def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
         try:
@@ -68,7 +73,7 @@ class _Appends:
             else:
                 hosted = replicas.find(topic.name, part.index)
             if hosted is None:
-                raise self._unknown(topic)
+                raise KafkaError(replicas.why_missing(topic.topic_id if self._by_id else topic.name, part.index))
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
@@ -76,14 +81,10 @@ class _Appends:
         except KafkaError as error:
             self.failed = error
             return refused(part.index, error)
+        answer = accepted(part.index, info)
         if hosted.partition.log.flush_due(self._now_ms):
-            self.to_flush.append(hosted)
-        return accepted(part.index, info)
-
-    def _unknown(self, topic: TopicProduceData) -> KafkaError:
-        if self._by_id and not self._ctx.node.replicas.has_topic_id(topic.topic_id):
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.to_flush.append((hosted, answer))
+        return answer
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
