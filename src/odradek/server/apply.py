@@ -11,11 +11,11 @@ from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.server.replicas import Replicas
 
 
-def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> None:
+async def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> None:
     """Make the hosted partitions what the newest image says, at the cost of what changed."""
     topics = changes.topics
     if topics.created or topics.changed or topics.deleted:
-        replicas.apply_topics(topics)
+        await replicas.apply_topics_gradually(topics)
     new = {created.topic.name: None for created in topics.created if created.before is None}
     for resource_type, name in changes.configs:
         if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:

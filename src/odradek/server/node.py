@@ -198,8 +198,8 @@ class Node:
         self.replicas.apply_topics(whole_image(self.image))
         self.quorum.on_commit = self._committed
 
-    def _committed(self, image: Image, changes: Changes) -> None:
-        apply_changes(self.replicas, image, changes)
+    async def _committed(self, image: Image, changes: Changes) -> None:
+        await apply_changes(self.replicas, image, changes)
         self._tell_directories(changes.topics)
 
     def _tell_directories(self, changes: TopicChanges) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.bootstrap import METADATA_DIRECTORY
@@ -101,7 +101,8 @@ class Quorum:
         self._snapshot_task: asyncio.Task[None] | None = None
         self._log: Log
         self.epoch = LeaderEpoch(0)
-        self.on_commit: Callable[[Image, Changes], None] = lambda image, changes: None
+        self.on_commit: Callable[[Image, Changes], Awaitable[None]] = _nothing_to_carry_out
+        """Awaited before an append counts as done: who asked for a topic finds it served."""
 
     @property
     def image(self) -> Image:
@@ -276,7 +277,7 @@ class Quorum:
         if built:
             replayed = [record for records in batches for record in records]
             changes = self._loader.replay(replayed, Provenance(Offset(offset - 1), self.epoch, now_ms))
-            self.on_commit(self.image, changes)
+            await self.on_commit(self.image, changes)
             self._maybe_snapshot()
 
     def _encode(self, record: Message) -> bytes:
@@ -370,6 +371,10 @@ class Quorum:
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
         self._log.close()
+
+
+async def _nothing_to_carry_out(image: Image, changes: Changes) -> None:
+    """Until the node has partitions to change."""
 
 
 def _log_config(settings: QuorumSettings) -> LogConfig:

@@ -212,6 +212,7 @@ class Replicas:
                 hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
             except OSError as failure:
                 self._directory_error(hosted.directory, failure)
+            yield
 
     def _directory_for(self, topic: str, index: int) -> LogDirectory | None:
         """Where the partition is already, else the directory with the fewest."""

@@ -156,7 +156,7 @@ def test_a_taken_port_is_an_error() -> None:
     async def test() -> None:
         network = SocketNetwork()
         listening = await network.listen("127.0.0.1", 0, lambda wire: Recorder(wire))
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="in use"):
             await network.listen("127.0.0.1", listening.port, lambda wire: Recorder(wire))
         listening.close()
 
@@ -169,7 +169,7 @@ def test_nobody_there_is_an_error() -> None:
         port = probe.getsockname()[1]
 
     async def test() -> None:
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionRefusedError):
             await SocketNetwork().connect("127.0.0.1", port, lambda wire: Recorder(wire))
 
     run(test)

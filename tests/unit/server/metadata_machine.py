@@ -84,9 +84,12 @@ class Machine:
             self.world, metadata_log_dir="/data", me=me, listener_name="CONTROLLER", settings=self.settings
         )
         self.quorum.start(clean=clean)
-        self.quorum.on_commit = lambda image, changes: self.committed.append((image, changes))
+        self.quorum.on_commit = self._note_commit
         self.controller = Controller(self.config, self.world, self.quorum)
         return self.quorum
+
+    async def _note_commit(self, image: Image, changes: Changes) -> None:
+        self.committed.append((image, changes))
 
     def boot(self, *, clean: bool = False) -> Image:
         """Open, register and unfence."""
