@@ -68,7 +68,8 @@ def on_a_node(directory: Path, test: Callable[[Node], None]) -> None:
     }
 
     async def run() -> None:
-        node = Node(load(properties), real_world())
+        world = real_world()
+        node = Node(load(properties), world)
         await node.start()
         try:
             configs: dict[str, list[CreatableTopicConfig]] = {
@@ -85,6 +86,7 @@ def on_a_node(directory: Path, test: Callable[[Node], None]) -> None:
             test(node)
         finally:
             await node.stop()
+            world.workers.close()
 
     asyncio.run(run())
 
