@@ -141,9 +141,9 @@ def crash(node: SubprocessNode) -> bool:
             producer.poll(0)
         else:
             producer.poll(0.01)
-        if not killed and len(acknowledged) >= KILL_AFTER:
+        in_flight = len(producer)
+        if not killed and len(acknowledged) >= KILL_AFTER and in_flight > 500:
             killed = True
-            in_flight = len(producer)
             node.kill()
             say(f"SIGKILL with {len(acknowledged):,} records acknowledged and {in_flight:,} more on their way")
             with timed() as took:
