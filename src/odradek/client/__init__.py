@@ -1,5 +1,33 @@
-"""Speaking to brokers: connections, metadata, producer and consumer on the ports, so they run under simulation, too.
+"""Speaking to brokers: producer, consumer and administration, small, typed and asynchronous.
 
-May await, and touch the `Network`, `Clock` and `Entropy` ports; knows nothing of `server` and `storage`. Empty so far:
-a lone node has nobody to speak to.
+May await, and touch the `Network`, `Clock` and `Entropy` ports it is handed and nothing else, so the same code runs on
+sockets and under simulation. Settings carry Kafka's own names (`settings.py` has the tables). It is a client of the
+protocol, not of Odradek: it speaks to Apache Kafka as well. `odradek.apps.clients` hands it the real world.
+
+Each part is imported when it is first asked for: a program that lists topics never reads the consumer.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.client.admin import Admin
+    from odradek.client.cluster import TopicPartition
+    from odradek.client.facade import Client
+
+__all__ = ["Admin", "Client", "TopicPartition"]
+
+_HOMES = {
+    "Admin": "odradek.client.admin",
+    "Client": "odradek.client.facade",
+    "TopicPartition": "odradek.client.cluster",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,469 @@
+"""A cluster as its clients see it: brokers, what they speak, who leads which partition, who coordinates which group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from enum import IntEnum
+from typing import NamedTuple, Protocol, TypeVar
+
+from odradek.client.connection import Connection
+from odradek.client.errors import ClientError, ConnectionLost, NoBrokerAnswers, may_pass
+from odradek.client.settings import Settings, parse_address
+from odradek.ids import ZERO_UUID, Uuid
+from odradek.ports import Clock, Entropy, Network
+from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import Message
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from odradek.values import value
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+ResultT = TypeVar("ResultT")
+
+SOFTWARE = "odradek"
+NOBODY = -1
+
+
+class Ports(Protocol):
+    """What a client touches of its world; a whole `World` will do."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def entropy(self) -> Entropy: ...
+
+
+class Lane(IntEnum):
+    """Which of the connections to a broker: a fetch that waits for records must not hold up a commit behind it."""
+
+    GENERAL = 0
+    FETCH = 1
+    COORDINATOR = 2
+
+
+class CoordinatorKind(IntEnum):
+    """As FindCoordinator numbers them."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class TopicPartition(NamedTuple):
+    """A partition by name and number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@value
+class BrokerInfo:
+    """Where a broker is."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@value
+class PartitionInfo:
+    """Who leads and holds a partition."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@value
+class TopicInfo:
+    """A topic and its partitions, in order of their numbers."""
+
+    name: str
+    topic_id: Uuid
+    internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class Cluster:
+    """Connections made when they are needed, and metadata asked for when it is missing, stale or refuted."""
+
+    def __init__(self, ports: Ports, settings: Settings, *, auto_create: bool = False) -> None:
+        self.ports = ports
+        self.settings = settings
+        self._auto_create = auto_create
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = NOBODY
+        self.topics: dict[str, TopicInfo] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self._bootstrap = [parse_address(text) for text in settings.words("bootstrap.servers")]
+        self._links: dict[tuple[str, int, Lane], _Link] = {}
+        self._refusals: dict[str, ErrorCode] = {}
+        self._refreshed_ms: dict[str, int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+
+    async def close(self) -> None:
+        """Close all connections; whoever waits for an answer gets ConnectionLost."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        for link in self._links.values():
+            await link.close()
+        self._links.clear()
+
+    # Requests.
+
+    async def ask(
+        self,
+        request: Message,
+        response: type[ResponseT],
+        *,
+        node_id: int | None = None,
+        lane: Lane = Lane.GENERAL,
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+    ) -> ResponseT:
+        """One try, at a broker or at any: the answer, whatever it says.
+
+        The highest version that both sides know is spoken, or `max_version` where this client wants no higher one.
+        Raises ConnectionLost, RequestTimedOut or NoBrokerAnswers, and UNSUPPORTED_VERSION without a common version.
+        """
+        connection = await (self.any_connection() if node_id is None else self.connection(node_id, lane))
+        version = self.version_for(connection, type(request), max_version)
+        if timeout_ms is None:
+            timeout_ms = self.settings.number("request.timeout.ms")
+        return await connection.ask(request, response, version, timeout_ms=timeout_ms)
+
+    def version_for(self, connection: Connection, request: type[Message], max_version: int | None = None) -> int:
+        """The version to speak; UNSUPPORTED_VERSION if the broker does not serve the API, or none we know of it."""
+        name = ApiKey(request.api_key).name
+        served = connection.versions.get(request.api_key)
+        if served is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not serve {name}")
+        version = min(served[1], request.max_stable_version if max_version is None else max_version)
+        if version < max(served[0], request.min_version):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker serves versions {served[0]} to {served[1]} of {name}, this client {request.versions}",
+            )
+        return version
+
+    async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], *, timeout_ms: int | None = None) -> ResultT:
+        """The attempt's result, tried again with growing pauses while it fails in a way that may pass."""
+        if timeout_ms is None:
+            timeout_ms = self.settings.number("default.api.timeout.ms")
+        deadline_ms = self.ports.clock.monotonic_ms() + timeout_ms
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except (KafkaError, ClientError) as failure:
+                pause_ms = self.backoff_ms(tries)
+                if not may_pass(failure) or self.ports.clock.monotonic_ms() + pause_ms >= deadline_ms:
+                    raise
+            await asyncio.sleep(pause_ms / 1000)
+            tries += 1
+
+    def backoff_ms(self, tries: int) -> int:
+        """How long to wait after that many failures: doubling up to a limit, and a fifth more or less by chance."""
+        return _backoff_ms(self.settings, "retry", tries, self.ports.entropy)
+
+    # Connections.
+
+    async def connection(self, node_id: int, lane: Lane = Lane.GENERAL) -> Connection:
+        """The connection to a broker that metadata has named."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"no address of broker {node_id} is known")
+        return await self._link(broker.host, broker.port, lane).ready()
+
+    async def any_connection(self) -> Connection:
+        """One to whichever broker answers: those connected first, then those known, then the bootstrap addresses."""
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        start = self.ports.entropy.below(len(known)) if known else 0
+        addresses = known[start:] + known[:start]
+        addresses += [address for address in self._bootstrap if address not in known]
+        addresses.sort(key=lambda address: not self._link(address[0], address[1], Lane.GENERAL).is_connected)
+        complaints: list[str] = []
+        for host, port in addresses:
+            try:
+                return await self._link(host, port, Lane.GENERAL).ready()
+            except ConnectionLost as failure:
+                complaints.append(str(failure))
+        raise NoBrokerAnswers(f"no broker answers: {'; '.join(complaints)}")
+
+    def _link(self, host: str, port: int, lane: Lane) -> _Link:
+        link = self._links.get((host, port, lane))
+        if link is None:
+            link = self._links[host, port, lane] = _Link(self.ports, self.settings, host, port)
+        return link
+
+    # Metadata.
+
+    async def topic(self, name: str, *, timeout_ms: int) -> TopicInfo:
+        """A topic's metadata, from memory if it is fresh; waits for a topic that is about to appear."""
+
+        async def attempt() -> TopicInfo:
+            max_age_ms = self.settings.number("metadata.max.age.ms")
+            asked_ms = self._refreshed_ms.get(name)
+            if asked_ms is None or self.ports.clock.monotonic_ms() - asked_ms > max_age_ms or name not in self.topics:
+                await self.refresh((name,))
+            return self.known_topic(name)
+
+        return await self.retrying(attempt, timeout_ms=timeout_ms)
+
+    def known_topic(self, name: str) -> TopicInfo:
+        """What is known now; raises why nothing is."""
+        topic = self.topics.get(name)
+        if topic is None:
+            code = self._refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(code, f"topic {name!r}: {code.default_message}")
+        return topic
+
+    def leader(self, partition: TopicPartition) -> PartitionInfo | None:
+        """The partition as last heard of, if it has a leader whose address is known."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return None
+        found = topic.partitions[partition.partition]
+        return found if found.leader in self.brokers else None
+
+    def mark_stale(self, name: str) -> None:
+        """What is known of a topic was refuted: the next `topic` asks again."""
+        self._refreshed_ms.pop(name, None)
+
+    def is_stale(self, name: str) -> bool:
+        return name not in self._refreshed_ms
+
+    async def refresh(self, names: Collection[str] | None) -> None:
+        """Ask for these topics (None: for all), and hear of brokers on the way; one request at a time."""
+        while self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
+            if names is not None and all(name in self._refreshed_ms for name in names):
+                return
+        self._refreshing = asyncio.ensure_future(self._refresh(names))
+        self._refreshing.add_done_callback(self._refresh_ended)
+        await asyncio.shield(self._refreshing)
+
+    def _refresh_ended(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # Whoever wanted it may have gone.
+
+    async def _refresh(self, names: Collection[str] | None) -> None:
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create and names is not None)
+        response = await self.ask(request, MetadataResponse)
+        now_ms = self.ports.clock.monotonic_ms()
+        self.brokers = {
+            broker.node_id: BrokerInfo(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        }
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if names is None:
+            self.topics.clear()
+            self.topic_names.clear()
+        for each in response.topics:
+            if each.name is not None:
+                self._note_topic(each.name, each, now_ms)
+
+    def _note_topic(self, name: str, heard: MetadataResponseTopic, now_ms: int) -> None:
+        self._refreshed_ms[name] = now_ms
+        before = self.topics.get(name)
+        if heard.error_code:
+            self._refusals[name] = ErrorCode(heard.error_code)
+            self.topics.pop(name, None)
+            if before is not None:
+                self.topic_names.pop(before.topic_id, None)
+            return
+        if before is not None and before.topic_id != heard.topic_id:
+            self.topic_names.pop(before.topic_id, None)
+            before = None
+        self._refusals.pop(name, None)
+        self.topics[name] = _topic_info(name, heard, before)
+        if heard.topic_id != ZERO_UUID:
+            self.topic_names[heard.topic_id] = name
+
+    # Coordinators.
+
+    async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
+        """The broker that looks after a group or a transactional id; one try, asked once and then remembered."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        response = await self.ask(request, FindCoordinatorResponse)
+        answers = [each for each in response.coordinators if each.key == key]
+        found = answers[0] if answers else response
+        check(found.error_code, found.error_message or "")
+        self.brokers.setdefault(found.node_id, BrokerInfo(found.node_id, found.host, found.port))
+        self._coordinators[kind, key] = found.node_id
+        return found.node_id
+
+    def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
+        """It was refuted, or did not answer: the next `coordinator` asks again."""
+        self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator(
+        self,
+        key: str,
+        request: Message,
+        response: type[ResponseT],
+        *,
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+    ) -> ResponseT:
+        """One try at a group's coordinator; a connection that is lost makes it be looked up anew."""
+        node_id = await self.coordinator(key)
+        try:
+            return await self.ask(
+                request,
+                response,
+                node_id=node_id,
+                lane=Lane.COORDINATOR,
+                timeout_ms=timeout_ms,
+                max_version=max_version,
+            )
+        except ClientError:
+            self.forget_coordinator(key)
+            raise
+
+    def check_coordinated(self, key: str, code: int, message: str = "") -> None:
+        """Raise what a coordinator answered, and forget it if it said that it is none."""
+        if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            self.forget_coordinator(key)
+        check(code, message)
+
+
+class _Link:
+    """One broker's address, and the connection to it while there is one."""
+
+    def __init__(self, ports: Ports, settings: Settings, host: str, port: int) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._host = host
+        self._port = port
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
+        self._failures = 0
+        self._failed_ms = 0
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.is_lost
+
+    async def ready(self) -> Connection:
+        """The connection, made now if there is none; all who ask meanwhile get the same one."""
+        if self._connection is not None and not self._connection.is_lost:
+            return self._connection
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    async def close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._connection is not None:
+            self._connection.close()
+
+    def _opened(self, task: asyncio.Task[Connection]) -> None:
+        self._opening = None
+        if task.cancelled():
+            return
+        if task.exception() is None:
+            self._connection = task.result()
+            self._failures = 0
+        else:
+            self._failures += 1
+            self._failed_ms = self._ports.clock.monotonic_ms()
+
+    async def _open(self) -> Connection:
+        if self._failures:
+            wait_ms = _backoff_ms(self._settings, "reconnect", self._failures - 1, self._ports.entropy)
+            wait_ms -= self._ports.clock.monotonic_ms() - self._failed_ms
+            if wait_ms > 0:
+                await asyncio.sleep(wait_ms / 1000)
+        connection = await Connection.open(
+            self._ports.network,
+            host=self._host,
+            port=self._port,
+            client_id=self._settings.text("client.id"),
+            timeout_ms=self._settings.number("socket.connection.setup.timeout.ms"),
+        )
+        try:
+            connection.versions = await self._learn_versions(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _learn_versions(self, connection: Connection) -> dict[int, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version="0")
+        timeout_ms = self._settings.number("request.timeout.ms")
+        version = request.max_stable_version
+        response = await connection.ask(request, ApiVersionsResponse, version, timeout_ms=timeout_ms)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)
+        check(response.error_code)
+        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise the error that a response carries, if it carries one."""
+    if code:
+        raise KafkaError(ErrorCode(code), message or "")
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in the order given: the shape most requests have."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def _topic_info(name: str, heard: MetadataResponseTopic, before: TopicInfo | None) -> TopicInfo:
+    partitions = []
+    for each in sorted(heard.partitions, key=lambda partition: partition.partition_index):
+        found = PartitionInfo(
+            partition=each.partition_index,
+            leader=each.leader_id,
+            leader_epoch=each.leader_epoch,
+            replicas=tuple(each.replica_nodes),
+            isr=tuple(each.isr_nodes),
+            offline=tuple(each.offline_replicas),
+        )
+        if before is not None and each.partition_index < len(before.partitions):
+            # A broker that lags behind may tell of an older leader than another did before (KIP-320).
+            older = before.partitions[each.partition_index]
+            found = older if older.leader_epoch > found.leader_epoch else found
+        partitions.append(found)
+    return TopicInfo(name, heard.topic_id, heard.is_internal, tuple(partitions))
+
+
+def _backoff_ms(settings: Settings, what: str, tries: int, entropy: Entropy) -> int:
+    first, longest = settings.number(f"{what}.backoff.ms"), settings.number(f"{what}.backoff.max.ms")
+    pause_ms = min(first << min(tries, 20), longest)
+    return pause_ms * (80 + entropy.below(41)) // 100

@@ -1,0 +1,244 @@
+"""One connection to one broker: requests are pipelined, answers come in order, and one timer watches all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import Any, TypeVar
+
+from odradek.client.errors import ConnectionLost, RequestTimedOut
+from odradek.ports import Network, Part, Wire
+from odradek.protocol.api import ApiKey, response_header_version
+from odradek.protocol.codec import Message, decoder, encode, parts_encoder
+from odradek.protocol.errors import ErrorCode, MalformedFrame
+from odradek.protocol.frame import RequestHeader, ResponseHeader, request_frame
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+MAX_RESPONSE_BYTES = 1 << 30
+"""Above any `fetch.max.bytes` in use; a larger size means that the other end does not speak Kafka."""
+
+_ROOM_BYTES = 64 * 1024
+_SIZE = struct.Struct(">i")
+_CORRELATION_AND_ERROR = struct.Struct(">ih")
+
+
+class _Pending:
+    """A request whose answer has not come yet."""
+
+    __slots__ = ("answer", "correlation_id", "deadline", "response", "version")
+
+    def __init__(
+        self,
+        correlation_id: int,
+        response: type[Message],
+        version: int,
+        answer: asyncio.Future[Any],
+        deadline: float,
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.response = response
+        self.version = version
+        self.answer = answer
+        self.deadline = deadline
+
+
+class Connection:
+    """The owner of one wire.
+
+    Answers come in the order of the requests, so one that does not come holds up all behind it: a request that times
+    out takes the connection with it.
+    """
+
+    def __init__(self, wire: Wire, client_id: str) -> None:
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What the broker said it serves: lowest and highest version by API key; filled by whoever asked it."""
+        self._wire = wire
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._room = memoryview(bytearray(_ROOM_BYTES))
+        self._heard = bytearray()
+        self._large: memoryview | None = None
+        self._large_filled = 0
+        self._pending: deque[_Pending] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+
+    @classmethod
+    async def open(cls, network: Network, *, host: str, port: int, client_id: str, timeout_ms: int) -> Connection:
+        """Raises ConnectionLost with the reason if nobody answers there in time."""
+        made: list[Connection] = []
+
+        def own(wire: Wire) -> Connection:
+            made.append(cls(wire, client_id))
+            return made[0]
+
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await network.connect(host, port, own)
+        except TimeoutError:
+            raise ConnectionLost(f"{host}:{port} did not answer within {timeout_ms} ms") from None
+        except OSError as refused:
+            raise ConnectionLost(f"{host}:{port}: {refused.strerror or refused}") from refused
+        return made[0]
+
+    @property
+    def is_lost(self) -> bool:
+        return self._failure is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for an answer."""
+        return len(self._pending)
+
+    def ask(
+        self, request: Message, response: type[ResponseT], version: int, *, timeout_ms: int
+    ) -> asyncio.Future[ResponseT]:
+        """Send now; the answer, ConnectionLost or RequestTimedOut arrives in the future."""
+        answer: asyncio.Future[ResponseT] = self._loop.create_future()
+        if self._failure is not None:
+            answer.set_exception(ConnectionLost(str(self._failure)))
+            return answer
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._pending.append(_Pending(self._send(request, version), response, version, answer, deadline))
+        if self._timer is None or self._timer.when() > deadline:
+            self._watch(deadline)
+        return answer
+
+    def tell(self, request: Message, version: int) -> None:
+        """Send a request that gets no answer (Produce with acks=0); ConnectionLost if it cannot even be tried."""
+        if self._failure is not None:
+            raise ConnectionLost(str(self._failure))
+        self._send(request, version)
+
+    def close(self, failure: Exception | None = None) -> None:
+        """Close now; whoever still waits gets ConnectionLost."""
+        self._end(failure or ConnectionLost("the connection was closed by this client"))
+        self._wire.close()
+
+    def _send(self, request: Message, version: int) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=request.api_key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        parts: list[Part]
+        if request.api_key == ApiKey.PRODUCE:
+            parts = parts_encoder(type(request), version)(request)
+        else:
+            parts = [encode(request, version)]
+        self._wire.send(request_frame(header, parts))
+        return self._correlation_id
+
+    # What the wire calls.
+
+    def buffer(self) -> memoryview:
+        if self._large is not None:
+            return self._large[self._large_filled :]
+        return self._room
+
+    def received(self, count: int) -> None:
+        if self._large is not None:
+            self._large_filled += count
+            if self._large_filled == len(self._large):
+                frame, self._large = self._large, None
+                self._answer(frame)
+            return
+        heard = self._heard
+        heard += self._room[:count]
+        position = 0
+        while len(heard) - position >= 4 and self._failure is None:
+            (size,) = _SIZE.unpack_from(heard, position)
+            if not 4 <= size <= MAX_RESPONSE_BYTES:
+                self.close(ConnectionLost(f"a response of {size} bytes: {self._wire.peer_host} does not speak Kafka"))
+                return
+            if len(heard) - position - 4 < size:
+                if size > _ROOM_BYTES:
+                    self._start_large(size, heard, position + 4)
+                    position = len(heard)
+                break
+            self._answer(memoryview(bytes(memoryview(heard)[position + 4 : position + 4 + size])))
+            position += 4 + size
+        del heard[:position]
+
+    def drained(self) -> None:
+        """Nothing waits for it: what is in flight is limited by whoever asks."""
+
+    def lost(self, why: Exception | None) -> None:
+        self._end(ConnectionLost(f"{self._wire.peer_host} closed the connection" if why is None else str(why)))
+
+    # What follows from it.
+
+    def _start_large(self, size: int, heard: bytearray, position: int) -> None:
+        """A large answer is received where it stays: its record batches are never copied."""
+        self._large = memoryview(bytearray(size))
+        self._large_filled = len(heard) - position
+        self._large[: self._large_filled] = memoryview(heard)[position:]
+
+    def _answer(self, frame: memoryview) -> None:
+        if not self._pending:
+            self.close(ConnectionLost(f"{self._wire.peer_host} answered what nobody asked"))
+            return
+        pending = self._pending.popleft()
+        try:
+            message = _decode(pending, frame)
+        except MalformedFrame as wrong:
+            self._pending.appendleft(pending)
+            self.close(ConnectionLost(f"a response of {self._wire.peer_host} makes no sense: {wrong}"))
+            return
+        if not pending.answer.done():
+            pending.answer.set_result(message)
+
+    def _watch(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
+
+    def _look_at_deadlines(self) -> None:
+        self._timer = None
+        if not self._pending:
+            return
+        late = min(self._pending, key=_deadline)
+        if late.deadline > self._loop.time():
+            self._watch(late.deadline)
+            return
+        timed_out = RequestTimedOut(f"{self._wire.peer_host} did not answer in time")
+        if not late.answer.done():
+            late.answer.set_exception(timed_out)
+        self.close(ConnectionLost(f"{self._wire.peer_host} did not answer an earlier request in time"))
+
+    def _end(self, failure: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        if self._timer is not None:
+            self._timer.cancel()
+        for pending in self._pending:
+            if not pending.answer.done():
+                pending.answer.set_exception(ConnectionLost(str(failure)))
+                pending.answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one.
+        self._pending.clear()
+
+
+def _deadline(pending: _Pending) -> float:
+    return pending.deadline
+
+
+def _decode(pending: _Pending, frame: memoryview) -> Message:
+    key = ApiKey(pending.response.api_key)
+    version = pending.version
+    if (
+        key is ApiKey.API_VERSIONS
+        and len(frame) >= _CORRELATION_AND_ERROR.size
+        and _CORRELATION_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION
+    ):
+        version = 0  # What the broker does not know it answers in the oldest version, so that it can be read (KIP-511).
+    header, position = decoder(ResponseHeader, response_header_version(key, version))(frame, 0)
+    if header.correlation_id != pending.correlation_id:
+        raise MalformedFrame(f"it answers request {header.correlation_id} instead of {pending.correlation_id}")
+    message, position = decoder(pending.response, version)(frame, position)
+    return message

@@ -1,0 +1,24 @@
+"""One place that holds what all clients of a program share: the world and the settings they have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.client.cluster import Ports
+from odradek.client.settings import Given
+
+if TYPE_CHECKING:
+    from odradek.client.admin import Admin
+
+
+class Client:
+    """Makes producers, consumers and admins; each has connections of its own and is closed on its own."""
+
+    def __init__(self, ports: Ports, settings: Given) -> None:
+        self._ports = ports
+        self._settings = dict(settings)
+
+    def admin(self, settings: Given | None = None) -> Admin:
+        from odradek.client.admin import Admin
+
+        return Admin(self._ports, {**self._settings, **(settings or {})})
