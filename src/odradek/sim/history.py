@@ -43,6 +43,16 @@ class Acknowledged:
 
 
 @value
+class Failed:
+    """A producer was told an error after which it sends the batch again."""
+
+    producer: str
+    partition: Partition
+    error: str
+    records: tuple[bytes, ...]
+
+
+@value
 class Rejected:
     """A producer was told an error that it cannot retry."""
 
@@ -89,7 +99,7 @@ class Restarted:
     """The node was stopped in order and started again."""
 
 
-Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | Restarted
+Event: TypeAlias = Sent | Acknowledged | Failed | Rejected | Read | Bounds | ProcessCrashed | PowerLost | Restarted
 
 
 class History:

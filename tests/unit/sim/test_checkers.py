@@ -15,6 +15,7 @@ from odradek.sim.history import (
     Acknowledged,
     Bounds,
     Event,
+    Failed,
     History,
     Partition,
     PowerLost,
@@ -123,3 +124,6 @@ def test_refusals_need_a_reason() -> None:
     assert producer_state.check(history(first, Restarted(), second, refused)) == complaint
     assert producer_state.check(history(first, second, Restarted(), refused)) == []
     assert producer_state.check(history(first, PowerLost(), refused)) == []
+    failed = Failed("p", PLAIN, "KAFKA_STORAGE_ERROR", first.records)
+    assert producer_state.check(history(first, failed, second, refused)) == complaint
+    assert producer_state.check(history(first, second, failed, refused)) == []

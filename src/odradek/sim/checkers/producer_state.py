@@ -1,14 +1,15 @@
-"""A producer that does everything right is not refused, unless the broker forgot what it may forget.
+"""A producer that does everything right is not refused, unless the broker forgot, or never knew, what it may.
 
 It may forget what a power loss took, and, as Kafka's snapshots of producers do, all but the last batch of each when it
-starts again: an earlier one that is sent once more is then out of order.
+starts again: an earlier one that is sent once more is then out of order. And a producer it does not know yet may begin
+with any batch: when the first one fails on a full disk and the second does not, the first comes too late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.sim.history import Event, History, PowerLost, ProcessCrashed, Rejected, Restarted, Sent
+from odradek.sim.history import Event, Failed, History, PowerLost, ProcessCrashed, Rejected, Restarted, Sent
 
 
 def check(history: History) -> list[str]:
@@ -17,19 +18,22 @@ def check(history: History) -> list[str]:
         for index, event in enumerate(history.events)
         if isinstance(event, Rejected)
         and not any(history.may_lose(event.partition, earlier) for earlier in history.events[:index])
-        and not _was_followed_and_forgotten(event, history.events[:index])
+        and not _was_overtaken(event, history.events[:index])
     ]
 
 
-def _was_followed_and_forgotten(rejected: Rejected, earlier: Sequence[Event]) -> bool:
-    """Whether the node started again after the batch and a later one of its producer had been sent."""
-    first_sent = followed = False
+def _was_overtaken(rejected: Rejected, earlier: Sequence[Event]) -> bool:
+    """Whether a later batch of the producer was sent before the node started again or the rejected one failed."""
+    sent = followed = False
     for event in earlier:
         if isinstance(event, Sent) and (event.producer, event.partition) == (rejected.producer, rejected.partition):
             if event.records == rejected.records:
-                first_sent = True
-            elif first_sent:
+                sent = True
+            elif sent:
                 followed = True
-        elif isinstance(event, ProcessCrashed | PowerLost | Restarted) and followed:
+        elif followed and (
+            isinstance(event, ProcessCrashed | PowerLost | Restarted)
+            or (isinstance(event, Failed) and event.records == rejected.records)
+        ):
             return True
     return False
