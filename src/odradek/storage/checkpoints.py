@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 TopicPartition = tuple[str, int]
 
 
-def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool) -> None:
+def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool, via: str = TEMPORARY_SUFFIX) -> None:
     """Put new content in place of the old, at once.
 
     `durable` waits for the device (start, stop and workers only); otherwise a power loss may bring back the old
     content.
     """
-    temporary = path + TEMPORARY_SUFFIX
+    temporary = path + via
     disk.write_file(temporary, data)
     if durable:
         sync_file(disk, temporary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.ports import Disk
 from odradek.storage.checkpoints import sync_file
+from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.segment import Segment
 from odradek.values import value
 
@@ -17,6 +18,9 @@ class FlushWork:
     segments: list[Segment]
     offset: int
     """The end of the log when the work was made: the recovery point once it is done."""
+    epochs: LeaderEpochs
+    epochs_content: bytes | None
+    """What is to be written to the leader epochs' file, if anything."""
     files: list[str]
     """Other files that have changed."""
     names_changed: bool
@@ -28,6 +32,8 @@ class FlushWork:
             segment.sync()
         for path in self.files:
             sync_file(self.disk, path)
-        if self.names_changed or self.files:
+        if self.epochs_content is not None:
+            self.epochs.save_durably(self.epochs_content)
+        if self.names_changed:
             self.disk.sync_directory(self.directory)
             self.disk.sync_directory(self.directory.rpartition("/")[0])

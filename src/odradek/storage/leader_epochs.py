@@ -19,15 +19,21 @@ class EpochEnd:
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both ascending; every change is written to `leader-epoch-checkpoint`."""
+    """Epochs and their first offsets, both ascending.
 
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "latest")
+    `leader-epoch-checkpoint` is written when the log is flushed, truncated and closed, and not when an epoch begins: a
+    node that starts would have to replace the file in every partition it leads. A crash loses nothing by it, since the
+    batches that were not flushed are read again, and they carry their epochs.
+    """
+
+    __slots__ = ("_disk", "_epochs", "_path", "_saved", "_starts", "latest")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
         self._disk = disk
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._saved = _content(entries)
         self.latest = NO_EPOCH
         """The newest epoch, -1 if there is none: an attribute since every append looks at it."""
         for epoch, start in entries:
@@ -92,16 +98,30 @@ class LeaderEpochs:
     def moved(self, path: str) -> None:
         self._path = path
 
-    def path_if_changed_since(self, offset: int) -> str | None:
-        """The file, if an epoch has begun at or behind this offset."""
-        return self._path if self._starts and self._starts[-1] >= offset else None
+    def unsaved(self, log_end_offset: int) -> bytes | None:
+        """What the file should hold, if it does not: the epochs that have records."""
+        content = _content([entry for entry in self.entries if entry[1] < log_end_offset])
+        return None if content == self._saved else content
+
+    def save(self, log_end_offset: int) -> None:
+        """Write the file if need be, without a sync."""
+        content = self.unsaved(log_end_offset)
+        if content is not None:
+            replace_file(self._disk, self._path, content, durable=False)
+            self._saved = content
+
+    def save_durably(self, content: bytes) -> None:
+        """Write the file and wait for the device: from a worker thread, so by a temporary file of its own."""
+        replace_file(self._disk, self._path, content, durable=True, via=".flush.tmp")
+        self._saved = content
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
-        """Write these entries, then hold them: a failed write changes nothing."""
-        lines = [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
-        replace_file(self._disk, self._path, checkpoint_bytes(lines), durable=False)
         self._epochs, self._starts = epochs, starts
         self.latest = LeaderEpoch(epochs[-1]) if epochs else NO_EPOCH
+
+
+def _content(entries: list[tuple[int, int]]) -> bytes:
+    return checkpoint_bytes(f"{epoch} {start}" for epoch, start in entries)
 
 
 def _end(epoch: int, end_offset: int) -> EpochEnd:

@@ -131,7 +131,7 @@ class Log:
         self._snapshot_offset = opened.snapshot_offset
         self._told_ms = now_ms  # The time of the last append: recent enough for what has no time of its own.
         self._last_flush_ms = now_ms
-        self._flushed_once = False
+        self._flushed_once = recovery_point > 0  # Then an earlier life has synced what is written but once.
         self._draw = draw
         self._roll_jitter_ms = 0
         self.config = config
@@ -501,19 +501,16 @@ class Log:
         # What is not synced yet is told by the recovery point, which moves once the work is done: work may be given up.
         # The segment that ends there counts too, since it may have been sealed after its last batch was synced.
         first = self._segments.number_of(self.recovery_point - 1)
-        begun_since = self.recovery_point if self._flushed_once else 0
-        epochs = self.leader_epochs.path_if_changed_since(begun_since)
-        files = [] if epochs is None else [epochs]
-        if not self._flushed_once:
-            # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
-            files.append(f"{self.directory}/{PARTITION_METADATA}")
         return FlushWork(
             self._disk,
             self.directory,
             list(self.segments[first:]),
             self.log_end_offset,
-            files=files,
-            names_changed=not self._flushed_once or self._segments.active.base_offset >= begun_since,
+            epochs=self.leader_epochs,
+            epochs_content=self.leader_epochs.unsaved(self.log_end_offset),
+            # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
+            files=[] if self._flushed_once else [f"{self.directory}/{PARTITION_METADATA}"],
+            names_changed=not self._flushed_once or self._segments.active.base_offset >= self.recovery_point,
         )
 
     def flushed(self, offset: int) -> None:
@@ -526,13 +523,13 @@ class Log:
 
         What nobody has changed since it was opened stays untouched.
         """
-        written = self._segments.active.maybe_write_indexes() + self._write_snapshot()
-        if durable and (written or self.unflushed_messages):
+        self._segments.active.maybe_write_indexes()
+        self._write_snapshot()
+        if durable and self.unflushed_messages:
             work = self.flush_work()
-            FlushWork(
-                work.disk, work.directory, work.segments, work.offset, files=work.files + written, names_changed=True
-            )()
+            work()
             self.flushed(work.offset)
+        self.leader_epochs.save(self.log_end_offset)
         self.let_go()
 
     def let_go(self) -> None:
@@ -650,6 +647,7 @@ class Log:
         """Bring everything that follows from the log's content in line with it."""
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self.leader_epochs.save(self.log_end_offset)
         self._snapshot_offset = recovery.load_producers(
             self._disk,
             self.directory,
@@ -662,11 +660,9 @@ class Log:
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self._place_high_watermark(min(self.high_watermark, self.log_end_offset))
 
-    def _write_snapshot(self) -> list[str]:
-        """Keep the producers' state as of the end of the log, unless it is on disk already; the file, if written."""
-        if self.log_end_offset <= self._snapshot_offset:
-            return []
-        path = snapshot_path(self.directory, self.log_end_offset)
-        self._disk.write_file(path, self.producers.snapshot())
-        self._snapshot_offset = self.log_end_offset
-        return [path]
+    def _write_snapshot(self) -> None:
+        """Keep the producers' state as of the end of the log, unless it is on disk already."""
+        if self.log_end_offset > self._snapshot_offset:
+            path = snapshot_path(self.directory, self.log_end_offset)
+            self._disk.write_file(path, self.producers.snapshot())
+            self._snapshot_offset = self.log_end_offset

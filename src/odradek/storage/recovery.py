@@ -190,14 +190,14 @@ def _has_gap(end_offset: int, following_base: int, config: LogConfig) -> bool:
 
 def _load_by_indexes(segment: Segment, *, is_last: bool) -> int | None:
     """Trust the index files if they look sound, else None; the end offset, which is known of the last segment only."""
-    if not segment.index_files_are_sound():
-        return None
-    if not is_last:
-        segment.use_index_files()
-        return segment.base_offset
     try:
+        if not segment.index_files_are_sound():
+            return None
+        if not is_last:
+            segment.use_index_files()
+            return segment.base_offset
         return segment.activate()
-    except KafkaError:  # The tail behind the last entry is not made of whole batches.
+    except KafkaError:  # Where the indexes lead, there are no whole batches.
         return None
 
 

@@ -209,6 +209,8 @@ class Segment:
             times = self._disk.read_file(self._stem + TIME_INDEX_SUFFIX)
         except FileNotFoundError:
             return False
+        if not times and self.first_timestamp() >= 0:
+            return False
         return (
             offset_index.entries_are_sound(offsets, log_size=self.size)
             and time_index.entries_are_sound(times)
@@ -250,12 +252,10 @@ class Segment:
         self._tail_offsets = array("q")
         self._tail_positions = array("q")
 
-    def maybe_write_indexes(self) -> list[str]:
-        """Write the indexes, unless what is on disk is still right; the files that were written."""
-        if self._indexed_size == self.size:
-            return []
-        self._write_indexes()
-        return [self._stem + OFFSET_INDEX_SUFFIX, self._stem + TIME_INDEX_SUFFIX]
+    def maybe_write_indexes(self) -> None:
+        """Write the indexes, unless what is on disk is still right."""
+        if self._indexed_size != self.size:
+            self._write_indexes()
 
     def _write_indexes(self) -> None:
         offsets, times = self._memory_indexes()

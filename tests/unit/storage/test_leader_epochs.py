@@ -23,10 +23,19 @@ def test_the_file() -> None:
     epochs = LeaderEpochs.load(disk, PATH)
     epochs.assign(0, 0)
     epochs.assign(2, 17)
+    assert not disk.exists(PATH), "a beginning epoch costs no write"
+    epochs.save(18)
     assert disk.read_file(PATH) == b"0\n2\n0 0\n2 17\n"
-    assert LeaderEpochs.load(disk, PATH).entries == [(0, 0), (2, 17)]
-    assert epochs.path_if_changed_since(17) == PATH
-    assert epochs.path_if_changed_since(18) is None
+    again = LeaderEpochs.load(disk, PATH)
+    assert again.entries == [(0, 0), (2, 17)]
+    assert again.unsaved(18) is None
+    again.assign(3, 20)
+    assert again.unsaved(20) is None, "an epoch without records has nothing to tell"
+    content = again.unsaved(21)
+    assert content == b"0\n3\n0 0\n2 17\n3 20\n"
+    again.save_durably(content)
+    assert disk.read_file(PATH) == content
+    assert again.unsaved(21) is None
 
 
 @pytest.mark.parametrize(
@@ -99,11 +108,13 @@ def test_truncation_from_the_start(epochs: LeaderEpochs, start: int, entries: li
     assert epochs.entries == entries
 
 
-def test_a_failed_write_changes_nothing() -> None:
+def test_a_failed_write_is_tried_again() -> None:
     machine = Machine()
     epochs = LeaderEpochs.load(machine.disk, PATH)
     epochs.assign(1, 10)
     machine.device.capacity = machine.device.used
     with pytest.raises(OSError, match="space"):
-        epochs.assign(2, 20)
-    assert (epochs.entries, epochs.latest) == ([(1, 10)], 1)
+        epochs.save(11)
+    machine.device.capacity = 1 << 40
+    epochs.save(11)
+    assert LeaderEpochs.load(machine.disk, PATH).entries == [(1, 10)]

@@ -126,7 +126,6 @@ def test_segments_roll_by_size() -> None:
         "00000000000000000002.timeindex",
         "00000000000000000004.log",
         "00000000000000000004.snapshot",
-        "leader-epoch-checkpoint",
         "partition.metadata",
     ]
 

@@ -18,6 +18,7 @@ from tests.unit.storage.worlds import (
     values,
 )
 
+from odradek.ids import LeaderEpoch
 from odradek.sim.loop import Crashed
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
@@ -180,6 +181,24 @@ def _damaged(suffix: str, damage: str) -> bytes:
             return struct.pack(entry, 1, 1 << 20)
         case _:
             return struct.pack(entry, *[-1] * width)
+
+
+def test_an_empty_time_index_is_noticed() -> None:
+    machine = Machine()
+    filled(machine).close()
+    machine.disk.write_file(f"{FIRST}.timeindex", b"")
+    check_whole(open_log(machine.disk, SMALL, clean=True, recovery_point=10), 10)
+
+
+def test_closing_again_writes_nothing() -> None:
+    machine = Machine()
+    filled(machine).close()
+    log = open_log(machine.disk, SMALL, clean=True, recovery_point=10)
+    changed: list[str] = []
+    machine.device.on_change = lambda path, length: changed.append(path)
+    log.begin_epoch(LeaderEpoch(9))
+    log.close()
+    assert changed == []
 
 
 def test_stale_indexes_after_a_crash_are_not_trusted() -> None:
