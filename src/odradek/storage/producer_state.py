@@ -8,7 +8,7 @@ whole log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from odradek.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -95,9 +95,6 @@ class Producers:
 
     def get(self, producer_id: int) -> Producer | None:
         return self._by_id.get(producer_id)
-
-    def items(self) -> Iterable[tuple[int, Producer]]:
-        return self._by_id.items()
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, *, transactional: bool

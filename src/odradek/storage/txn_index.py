@@ -38,10 +38,6 @@ class TxnIndex:
         self._path = path
         self._aborted: list[AbortedTxn] | None = None
 
-    @property
-    def path(self) -> str:
-        return self._path
-
     def append(self, aborted: AbortedTxn) -> None:
         """Write the entry through to the file."""
         known = self._load()
