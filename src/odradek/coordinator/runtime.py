@@ -10,6 +10,7 @@ from odradek.coordinator.shard import CoordinatorRecord
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import ErrorCode, MalformedFrame
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
+from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.record import Record
 
 RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
@@ -27,9 +28,11 @@ def partition_for(key: str, partitions: int) -> int:
     return (code & 0x7FFFFFFF) % partitions
 
 
-def encode_batch(records: Sequence[CoordinatorRecord], *, timestamp_ms: int) -> bytearray:
+def encode_batch(
+    records: Sequence[CoordinatorRecord], *, timestamp_ms: int, compression: Compression = Compression.NONE
+) -> bytearray:
     """One batch: all of the records or none are ever seen."""
-    return build_batch([_encoded(record) for record in records], timestamp=timestamp_ms)
+    return build_batch([_encoded(record) for record in records], timestamp=timestamp_ms, compression=compression)
 
 
 def _encoded(record: CoordinatorRecord) -> Record:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC = "__cluster_metadata"
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+GROUP_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = (GROUP_TOPIC, "__transaction_state", "__share_group_state")
 
 MAX_NAME_LENGTH = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")

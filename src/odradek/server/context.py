@@ -28,5 +28,10 @@ class Context:
         return self.node.world.clock.now_ms()
 
     @property
+    def client_host(self) -> str:
+        """As Java writes an address whose name nobody looked up."""
+        return f"/{self.listener.connections[self.connection_id].peer_host}"
+
+    @property
     def listener_name(self) -> str:
         return self.listener.name

@@ -24,6 +24,7 @@ from odradek.protocol.codec import Message
 from odradek.server.apply import apply_changes, chosen_directories, whole_image
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
+from odradek.server.coordinators import Coordinators
 from odradek.server.directories import Identity, all_directories, settle_identity
 from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
@@ -75,6 +76,7 @@ class Node:
         self.quorum: Quorum
         self.controller: Controller
         self.replicas: Replicas
+        self.coordinators: Coordinators
 
     @property
     def image(self) -> Image:
@@ -107,6 +109,7 @@ class Node:
         await self.controller.register(self._description(identity), self._bootstrap())
         await self.controller.unfence()
         self._tell_directories(whole_image(self.image))
+        self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas)
         self._housekeeping.start()
         self.serving = True
@@ -118,6 +121,7 @@ class Node:
         self.purgatory.close()
         if self._housekeeping is not None:
             await self._housekeeping.stop()
+        await self.coordinators.close()
         if self.failed is None:
             await self.controller.fence()
         await self.controller.close()
@@ -196,10 +200,12 @@ class Node:
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.replicas.apply_topics(whole_image(self.image))
+        self.coordinators = Coordinators(self.config, self.world, self.replicas, self.controller)
         self.quorum.on_commit = self._committed
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         await apply_changes(self.replicas, image, changes)
+        self.coordinators.apply(image, changes)
         self._tell_directories(changes.topics)
 
     def _tell_directories(self, changes: TopicChanges) -> None:

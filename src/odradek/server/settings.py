@@ -28,9 +28,10 @@ from odradek.values import value
 ValueT = TypeVar("ValueT")
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-BOOLEAN, STRING, INT, LONG, LIST = (
+BOOLEAN, STRING, SHORT, INT, LONG, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
+    ConfigType.SHORT,
     ConfigType.INT,
     ConfigType.LONG,
     ConfigType.LIST,
@@ -292,6 +293,50 @@ class NodeSettings:
     )
     producer_id_expiration_check_interval_ms = Setting[int](
         INT, 600_000, "How often producers are looked at for that.", Range(1), LOW, internal=True
+    )
+
+    # Groups
+    group_min_session_timeout_ms = Setting[int](
+        INT, 6_000, "The shortest session timeout that a member of a classic group may ask for."
+    )
+    group_max_session_timeout_ms = Setting[int](
+        INT, 1_800_000, "The longest session timeout that a member of a classic group may ask for."
+    )
+    group_initial_rebalance_delay_ms = Setting[int](
+        INT, 3_000, "How long the first rebalance of an empty classic group waits for more members."
+    )
+    group_max_size = Setting[int](INT, INT_MAX, "How many members a classic group may have.", Range(1))
+    offset_metadata_max_bytes = Setting[int](
+        INT, 4_096, "How long the text may be that a consumer commits with an offset.", None, HIGH
+    )
+    offsets_load_buffer_size = Setting[int](
+        INT, 5_242_880, "How much of `__consumer_offsets` is read at once, up to 256 KiB.", Range(1), HIGH
+    )
+    offsets_retention_minutes = Setting[int](
+        INT, 10_080, "How long the offsets of an empty group, or of a topic left by it, are kept.", Range(1), HIGH
+    )
+    offsets_retention_check_interval_ms = Setting[int](
+        LONG, 600_000, "How often offsets are looked at for that.", Range(1), HIGH
+    )
+    offsets_topic_num_partitions = Setting[int](
+        INT, 50, "Partitions of `__consumer_offsets` when it is created.", Range(1), HIGH
+    )
+    offsets_topic_replication_factor = Setting[int](
+        SHORT,
+        3,
+        "Replicas of `__consumer_offsets` when it is created; unless it is set, no more than there are brokers.",
+        Range(1),
+        HIGH,
+    )
+    offsets_topic_segment_bytes = Setting[int](
+        INT, 104_857_600, "Segment size of `__consumer_offsets` when it is created.", Range(1), HIGH
+    )
+    offsets_topic_compression_codec = Setting[int](
+        INT,
+        0,
+        "The codec of batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        Range(0, 4),
+        HIGH,
     )
 
     # The metadata log

@@ -105,18 +105,16 @@ NO_EFFECT = _known(
             delete.records.purgatory.purge.interval.requests""",
         "connections are limited in all, by max.connections, and not by address or rate yet": """
             max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate""",
-        "consumer groups are not there yet": """
+        "the consumer group protocol of KIP-848 is not there yet": """
             group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
             group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
             group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
             group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
             group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
-            group.consumer.session.timeout.ms group.coordinator.append.linger.ms
-            group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
-            group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-            offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
-            offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-            offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes""",
+            group.consumer.session.timeout.ms group.coordinator.rebalance.protocols""",
+        "a coordinator writes each decision at once, and no replica keeps it waiting yet": """
+            group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes
+            offsets.commit.timeout.ms""",
         "share groups are not there yet": """
             group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
             group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms

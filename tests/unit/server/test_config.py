@@ -68,7 +68,6 @@ def test_the_file_that_kafka_ships_loads_as_it_is() -> None:
         "one event loop does the work that Kafka gives to its threads.",
         "socket.send.buffer.bytes, socket.receive.buffer.bytes have no effect: "
         "buffers and back-pressure are sized by the node itself.",
-        "offsets.topic.replication.factor has no effect: consumer groups are not there yet.",
         "share.coordinator.state.topic.replication.factor, share.coordinator.state.topic.min.isr have no effect: "
         "share groups are not there yet.",
         "transaction.state.log.replication.factor, transaction.state.log.min.isr have no effect: "

@@ -18,7 +18,6 @@ from odradek.coordinator.group.rebalance import JOIN, SESSION, SYNC, UNKNOWN_MEM
 from odradek.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
-    LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
@@ -53,7 +52,6 @@ class GroupShard:
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
             GroupMetadataKey: self._replay_group,
             OffsetCommitKey: self._replay_offset,
-            LegacyOffsetCommitKey: self._replay_offset,
         }
         self._timeouts: dict[str, Callable[..., None]] = {
             SESSION: self._session_timeout,

@@ -110,6 +110,10 @@ class Connection:
     def busy(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def peer_host(self) -> str:
+        return self._wire.peer_host
+
     def close(self) -> None:
         self._wire.close()
 

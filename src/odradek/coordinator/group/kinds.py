@@ -1,0 +1,18 @@
+"""The kinds of records in `__consumer_offsets` that a coordinator replays, by the number their keys begin with."""
+
+from __future__ import annotations
+
+from odradek.coordinator.group.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from odradek.coordinator.runtime import RecordKinds
+
+GROUP_RECORDS: RecordKinds = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+}
+"""Key version 0 is an OffsetCommitKey as 1 is: Kafka before 0.9 wrote it."""

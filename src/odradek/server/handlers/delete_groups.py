@@ -1,0 +1,25 @@
+"""DeleteGroups, versions 0 to 2: groups without members, with all their offsets; each on its own."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.DELETE_GROUPS, on=Role.BROKER)
+async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    names = dict.fromkeys(request.groups_names)
+    return DeleteGroupsResponse(results=[await _delete(ctx, group_id) for group_id in names])
+
+
+async def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:
+    try:
+        result: DeletableGroupResult = await ctx.node.coordinators.ask(
+            group_id, lambda shard, ticket, now: shard.delete_group(ticket, group_id)
+        )
+    except KafkaError as refused:
+        return DeletableGroupResult(group_id=group_id, error_code=refused.code)
+    return result

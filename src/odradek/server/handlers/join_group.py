@@ -1,0 +1,37 @@
+"""JoinGroup, versions 0 to 9: a member enters a classic group; the answer leaves when its generation begins."""
+
+from __future__ import annotations
+
+from odradek.coordinator.group.joining import Joiner
+from odradek.ports import Entropy
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+_NULL_PROTOCOL_SINCE = 7
+
+
+@serves(ApiKey.JOIN_GROUP, on=Role.BROKER)
+async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, _fresh_id(ctx.node.world.entropy))
+    try:
+        response: JoinGroupResponse = await ctx.node.coordinators.ask(
+            request.group_id, lambda shard, ticket, now: shard.join(ticket, request, joiner, now)
+        )
+    except KafkaError as refused:
+        full = refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        response = JoinGroupResponse(error_code=refused.code, member_id="" if full else request.member_id)
+    if response.error_code and ctx.api_version >= _NULL_PROTOCOL_SINCE:
+        response.protocol_name = None
+    return response
+
+
+def _fresh_id(entropy: Entropy) -> str:
+    """A random UUID as Java's class of that name writes it."""
+    number = int.from_bytes(entropy.random_bytes(16), "big")
+    number = number & ~(0xF << 76) | 4 << 76
+    number = number & ~(0x3 << 62) | 2 << 62
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

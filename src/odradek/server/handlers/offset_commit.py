@@ -1,0 +1,85 @@
+"""OffsetCommit, versions 2 to 10: a group's offsets, by topic name or (from 10 on) by topic id.
+
+Partitions that do not exist are refused one by one; what is left goes to the group's coordinator as one.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+_TOPIC_IDS_SINCE = 10
+
+
+@serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER)
+async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    known, refused = _sort(ctx, request)
+    if not known and refused:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = known
+    version = ctx.api_version
+    try:
+        response: OffsetCommitResponse = await ctx.node.coordinators.ask(
+            request.group_id, lambda shard, ticket, now: shard.commit(ticket, request, version, now)
+        )
+    except KafkaError as error:
+        response = OffsetCommitResponse(topics=[_refused(topic, topic.partitions, error.code) for topic in known])
+    return OffsetCommitResponse(topics=_merged(response.topics, refused)) if refused else response
+
+
+def _sort(
+    ctx: Context, request: OffsetCommitRequest
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """What exists, with its name; and the answer about what does not."""
+    topics = ctx.node.image.topics
+    by_id = ctx.api_version >= _TOPIC_IDS_SINCE
+    known: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+        if image is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_refused(topic, topic.partitions, code))
+            continue
+        count = len(image.partitions)
+        good = [part for part in topic.partitions if 0 <= part.partition_index < count]
+        if good:
+            known.append(OffsetCommitRequestTopic(name=image.name, topic_id=topic.topic_id, partitions=good))
+        if len(good) < len(topic.partitions):
+            bad = [part for part in topic.partitions if not 0 <= part.partition_index < count]
+            refused.append(_refused(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return known, refused
+
+
+def _refused(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code) for part in partitions
+        ],
+    )
+
+
+def _merged(
+    committed: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
+    """One entry a topic, as clients expect that read the answer into a map."""
+    merged = {(topic.name, topic.topic_id): topic for topic in committed}
+    for topic in refused:
+        held = merged.setdefault((topic.name, topic.topic_id), topic)
+        if held is not topic:
+            held.partitions += topic.partitions
+    return list(merged.values())
