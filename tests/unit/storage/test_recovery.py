@@ -145,8 +145,15 @@ def test_flushed_segments_are_not_read_again() -> None:
     assert again.log_end_offset == 10, "what was synced is not doubted at every start: readers check the checksum"
 
 
-@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
-@pytest.mark.parametrize("damage", ["missing", "odd size", "garbage", "descending", "beyond the log"])
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (suffix, damage)
+        for suffix in ("index", "timeindex", "txnindex")
+        for damage in ("missing", "odd size", "garbage", "descending", "beyond the log")
+        if (suffix, damage) != ("txnindex", "missing")  # There is none to lose: nothing was aborted.
+    ],
+)
 @pytest.mark.parametrize("number", [0, 1, -1])
 def test_damaged_indexes_are_rebuilt(suffix: str, damage: str, number: int, caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
@@ -155,8 +162,6 @@ def test_damaged_indexes_are_rebuilt(suffix: str, damage: str, number: int, capl
     log.close()
     machine.crash("process")
     if damage == "missing":
-        if not machine.disk.exists(path):
-            pytest.skip("there is no such file to lose")
         machine.disk.unlink(path)
     else:
         machine.disk.write_file(path, _damaged(suffix, damage))
