@@ -98,8 +98,8 @@ class Controller:
         await self._submit(lambda image, at: decided(unfence(image, self._node_id), None))
 
     async def fence(self) -> None:
-        """This node is about to stop; on a full disk it stops without saying so, as if it had died."""
-        with suppress(KafkaError):
+        """This node is about to stop; on a full or broken disk it stops without saying so, as if it had died."""
+        with suppress(KafkaError, OSError):
             await self._submit(lambda image, at: decided(fence(image, self._node_id), None))
 
     async def close(self) -> None:
@@ -171,6 +171,11 @@ class Controller:
                 await self._decide_and_append(taken)
         except BaseException as failure:
             self.on_failure(failure)
+            for _, future in self._queue:
+                if not future.done():
+                    future.set_exception(failure)
+                    _note_outcome(future)
+            self._queue.clear()
             raise
         finally:
             self._worker = None

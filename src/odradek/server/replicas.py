@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from odradek.ids import NodeId, Offset, Uuid
-from odradek.metadata.image.topics import PartitionRegistration, TopicChanges, TopicImage
+from odradek.metadata.image.topics import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+    TopicChanges,
+    TopicImage,
+)
 from odradek.ports import World
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition, PartitionState
@@ -28,6 +35,7 @@ log = logging.getLogger(__name__)
 PARTITIONS_A_TURN = 16
 """How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
 
+_NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -173,7 +181,7 @@ class Replicas:
             hosted.partition.log.config = self._log_config_of(topic)
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
-        directory = self._directory_for(topic.name, index)
+        directory = self._directory_for(topic.name, index, registration.directory(self._node_id))
         if directory is None:
             log.error("No log directory is online for %s-%s", topic.name, index)
             self._note_offline(topic.name, topic.topic_id, index)
@@ -214,12 +222,20 @@ class Replicas:
                 self._directory_error(hosted.directory, failure)
             yield
 
-    def _directory_for(self, topic: str, index: int) -> LogDirectory | None:
-        """Where the partition is already, else the directory with the fewest."""
+    def _directory_for(self, topic: str, index: int, registered: Uuid) -> LogDirectory | None:
+        """Where the partition is already, or is said to be; a new one goes where the fewest are.
+
+        None if it may be in a directory that has failed: an empty log elsewhere would look as if all was deleted.
+        """
         online = [directory for directory in self.directories if directory.online]
         for directory in online:
             if directory.holds(topic, index):
                 return directory
+        for directory in online:
+            if directory.directory_id == registered:
+                return directory
+        if registered not in _NOT_A_DIRECTORY and len(online) < len(self._config.log_dirs):
+            return None
         return min(online, key=lambda directory: directory.partition_count, default=None)
 
     # Failing disks.

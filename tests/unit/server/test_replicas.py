@@ -1,0 +1,322 @@
+"""The partitions of a node: where they are put, how they are kept, and what failing disks do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.unit.server.asking import fetch, fetched, produce, produced, values, wanted
+from tests.unit.server.rig import Client, Rig
+
+from odradek.ids import ZERO_UUID, Offset
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.sim.disk import SimulatedDisk, SimulatedFile
+
+TWO_DIRECTORIES = {"log.dirs": "/a,/b"}
+
+
+def deletion(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=1000)
+
+
+def on_two_directories(test: Callable[[Rig, Client], Coroutine[Any, Any, None]]) -> None:
+    rig = Rig(properties=TWO_DIRECTORIES)
+
+    async def run() -> None:
+        await test(rig, rig.connect())
+
+    rig.run(run)
+
+
+def broken(*, under: str) -> Callable[..., Any]:
+    """In the place of a file's method: fails below that directory."""
+
+    def fail(self: SimulatedFile, *arguments: Any) -> Any:
+        assert self.path.startswith(under)
+        raise OSError(errno.EIO, "Input/output error", self.path)
+
+    return fail
+
+
+def test_new_partitions_go_where_the_fewest_are_and_stay_there() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        await rig.create_topic("t", 5)
+        where = {each.index: each.directory.path for each in rig.node.replicas}
+        assert sorted(where.values()) == ["/a", "/a", "/a", "/b", "/b"]
+        for index in range(5):
+            await client.ask(produce("t", b"%d" % index, partition=index), 9)
+        await rig.restart()
+        assert {each.index: each.directory.path for each in rig.node.replicas} == where
+        response = await rig.connect().ask(fetch("t", *map(wanted, range(5))), 12)
+        assert [values(partition) for partition in fetched(response).values()] == [[b"%d" % i] for i in range(5)]
+
+    on_two_directories(test)
+
+
+def test_a_directory_that_fails_to_open_leaves_its_partitions_out_and_makes_no_empty_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty log in another directory would look to consumers as if everything had been deleted."""
+    listed = SimulatedDisk.list
+    made = SimulatedDisk.make_directory
+
+    def unlistable(self: SimulatedDisk, path: str) -> list[str]:
+        if path.startswith("/b"):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return listed(self, path)
+
+    def unmakable(self: SimulatedDisk, path: str) -> None:
+        if path.startswith("/b"):
+            raise OSError(errno.EIO, "Input/output error", path)
+        made(self, path)
+
+    async def test(rig: Rig, client: Client) -> None:
+        hosted = await rig.create_topic("t", 4)
+        for index in range(4):
+            await client.ask(produce("t", b"kept", partition=index), 9)
+        on_b = [each.index for each in hosted if each.directory.path == "/b"]
+        assert len(on_b) == 2
+        await asyncio.sleep(5)  # The cluster has heard by now which directories were chosen.
+        await rig.node.stop()
+        rig.life.end()
+        rig.device.locks.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(SimulatedDisk, "list", unlistable)
+            patched.setattr(SimulatedDisk, "make_directory", unmakable)
+            await rig.start()
+            client = rig.connect()
+            response = await client.ask(fetch("t", *map(wanted, range(4))), 12)
+            codes = {index: partition.error_code for index, partition in fetched(response).items()}
+            assert codes == {index: ErrorCode.KAFKA_STORAGE_ERROR if index in on_b else 0 for index in range(4)}
+            for index in range(4):
+                answer = produced(await client.ask(produce("t", b"more", partition=index), 9))
+                assert answer.error_code == codes[index]
+        await rig.restart()
+        response = await rig.connect().ask(fetch("t", *map(wanted, range(4))), 12)
+        for index, partition in fetched(response).items():
+            assert values(partition) == ([b"kept"] if index in on_b else [b"kept", b"more"])
+
+    on_two_directories(test)
+
+
+def test_a_partition_whose_directory_fails_is_dismissed_and_comes_back_with_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        hosted = await rig.create_topic("t", 2)
+        for index in range(2):
+            await client.ask(produce("t", b"kept", partition=index), 9)
+        (lost,) = [each.index for each in hosted if each.directory.path == "/b"]
+        asked = fetch("t", wanted(lost, 1), max_wait_ms=60_000)
+        waiting = client.send(asked, 12)
+        with monkeypatch.context() as patched:
+            patched.setattr(SimulatedFile, "write", broken(under="/b"))
+            await rig.connect().ask(produce("t", b"x", partition=lost), 9)
+        response = await client.answer(waiting, asked, 12)
+        assert fetched(response)[lost].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert rig.loop.time() < 60
+        again = await client.ask(fetch("t", wanted(lost)), 12)
+        assert fetched(again)[lost].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await rig.restart()
+        response = await rig.connect().ask(fetch("t", wanted(0), wanted(1)), 12)
+        assert [values(partition) for partition in fetched(response).values()] == [[b"kept"], [b"kept"]]
+
+    on_two_directories(test)
+
+
+def test_a_topic_with_offline_partitions_can_be_deleted_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        hosted = await rig.create_topic("t", 2)
+        (lost,) = [each.index for each in hosted if each.directory.path == "/b"]
+        with monkeypatch.context() as patched:
+            patched.setattr(SimulatedFile, "write", broken(under="/b"))
+            await client.ask(produce("t", b"x", partition=lost), 9)
+        deleted = await client.ask(deletion("t"), 6)
+        assert deleted.responses[0].error_code == 0
+        answer = produced(await client.ask(produce("t", b"x", partition=lost), 9))
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await rig.create_topic("t", 2)
+        assert produced(await client.ask(produce("t", b"x", partition=lost), 9)).error_code == 0
+
+    on_two_directories(test)
+
+
+def test_the_last_directory_to_fail_takes_the_node_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties={"log.dirs": "/a", "metadata.log.dir": "/metadata"})
+    failures: list[BaseException] = []
+
+    async def test() -> None:
+        await rig.start()
+        rig.node.on_failure = failures.append
+        await rig.create_topic("t")
+        with monkeypatch.context() as patched:
+            patched.setattr(SimulatedFile, "write", broken(under="/a"))
+            await rig.connect().ask(produce("t", b"x"), 9)
+        assert len(failures) == 1
+        assert rig.node.failed is failures[0]
+        await rig.node.stop()
+
+    rig.loop.run_until_complete(test())
+
+
+def test_a_metadata_log_that_breaks_does_not_keep_the_node_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    sync = SimulatedFile.sync
+
+    def break_once(self: SimulatedFile) -> None:
+        monkeypatch.setattr(SimulatedFile, "sync", sync)
+        raise OSError(errno.EIO, "Input/output error", self.path)
+
+    async def test() -> None:
+        await rig.start()
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        monkeypatch.setattr(SimulatedFile, "sync", break_once)
+        rig.connect().send(CreateTopicsRequest(topics=[topic]), 7)
+        await rig.node.stop()
+        assert isinstance(rig.node.failed, OSError)
+
+    rig.loop.run_until_complete(test())
+
+
+def test_a_full_disk_creates_no_topic_and_serves_the_others() -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        await rig.create_topic("t")
+        client = rig.connect()
+        await client.ask(produce("t", b"before"), 9)
+        capacity, rig.device.capacity = rig.device.capacity, rig.device.used
+        topic = CreatableTopic(name="new", num_partitions=3, replication_factor=1, assignments=[], configs=[])
+        try:
+            response = await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+            assert response.topics[0].error_code != 0
+        except ConnectionError:
+            client = rig.connect()
+        assert rig.node.failed is None
+        assert values(fetched(await client.ask(fetch("t", wanted(0)), 12))[0]) == [b"before"]
+        rig.device.capacity = capacity
+        await rig.create_topic("other")
+        assert produced(await client.ask(produce("other", b"x"), 9)).error_code == 0
+
+    rig.run(test)
+
+
+def test_a_topic_made_again_under_its_name_begins_empty() -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        client = rig.connect()
+        for round_ in range(5):
+            await rig.create_topic("t", 2)
+            answer = produced(await client.ask(produce("t", b"%d" % round_, partition=1), 9))
+            assert answer.base_offset == 0
+            await client.ask(deletion("t"), 6)
+            assert rig.node.replicas.find("t", 1) is None
+        await asyncio.sleep(600)
+        assert [name for name in rig.world.disk.list("/data") if name.startswith("t-")] == []
+
+    rig.run(test)
+
+
+# Now and then.
+
+
+def test_retention_deletes_what_is_old_and_tells_those_who_wait() -> None:
+    rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"retention.ms": "5000", "segment.ms": "1000"})
+        client = rig.connect()
+        await client.ask(produce("t", b"old", timestamp=rig.clock.now_ms()), 9)
+        asked = fetch("t", wanted(0, 1), max_wait_ms=20_000)
+        waiting = client.send(asked, 12)
+        response = await client.answer(waiting, asked, 12)
+        assert fetched(response)[0].log_start_offset == 1
+        assert hosted.partition.log.log_start_offset == 1
+        early = await client.ask(fetch("t", wanted(0, 0)), 12)
+        assert fetched(early)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    rig.run(test)
+
+
+def test_checkpoints_are_written_as_their_intervals_say() -> None:
+    rig = Rig(
+        properties={
+            "log.initial.task.delay.ms": "0",
+            "replica.high.watermark.checkpoint.interval.ms": "1000",
+            "log.flush.offset.checkpoint.interval.ms": "2000",
+            "log.flush.start.offset.checkpoint.interval.ms": "3000",
+        }
+    )
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t")
+        client = rig.connect()
+        await client.ask(produce("t", b"a", b"b", b"c"), 9)
+        rig.node.replicas.delete_records(hosted, Offset(2))
+        await rig.node.replicas.flush([hosted])
+        await asyncio.sleep(3.5)
+        read = rig.world.disk.read_file
+        assert b"t 0 3\n" in read("/data/replication-offset-checkpoint")
+        assert b"t 0 3\n" in read("/data/recovery-point-offset-checkpoint")
+        assert b"t 0 2\n" in read("/data/log-start-offset-checkpoint")
+
+    rig.run(test)
+
+
+def test_sealed_segments_are_synced_by_themselves() -> None:
+    rig = Rig(properties={"log.initial.task.delay.ms": "0"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"segment.bytes": str(1024 * 1024)})
+        client = rig.connect()
+        await client.ask(produce("t", b"x" * 900_000), 9)
+        await asyncio.sleep(20)
+        assert hosted.partition.log.recovery_point == 0
+        await client.ask(produce("t", b"x" * 900_000), 9)
+        await asyncio.sleep(20)
+        assert hosted.partition.log.recovery_point >= 1
+
+    rig.run(test)
+
+
+def test_flush_ms_is_kept_without_further_appends() -> None:
+    rig = Rig(properties={"log.initial.task.delay.ms": "0", "log.flush.scheduler.interval.ms": "500"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"flush.ms": "2000"})
+        await rig.connect().ask(produce("t", b"x"), 9)
+        await asyncio.sleep(1)
+        assert hosted.partition.log.recovery_point == 0
+        await asyncio.sleep(2)
+        assert hosted.partition.log.recovery_point == 1
+
+    rig.run(test)
+
+
+def test_silent_producers_are_forgotten() -> None:
+    rig = Rig(
+        properties={
+            "log.initial.task.delay.ms": "0",
+            "producer.id.expiration.ms": "10000",
+            "producer.id.expiration.check.interval.ms": "1000",
+        }
+    )
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t")
+        client = rig.connect()
+        now_ms = rig.clock.now_ms()
+        batch = {"producer_id": 7, "producer_epoch": 0, "timestamp": now_ms}
+        await client.ask(produce("t", b"x", base_sequence=0, **batch), 9)
+        await asyncio.sleep(5)
+        assert len(hosted.partition.log.producers) == 1
+        await asyncio.sleep(10)
+        assert len(hosted.partition.log.producers) == 0
+
+    rig.run(test)
