@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.cluster import TopicPartition
     from odradek.client.facade import Client
+    from odradek.client.producer import Producer, RecordMetadata
 
-__all__ = ["Admin", "Client", "TopicPartition"]
+__all__ = ["Admin", "Client", "Producer", "RecordMetadata", "TopicPartition"]
 
 _HOMES = {
     "Admin": "odradek.client.admin",
     "Client": "odradek.client.facade",
+    "Producer": "odradek.client.producer",
+    "RecordMetadata": "odradek.client.producer",
     "TopicPartition": "odradek.client.cluster",
 }
 

@@ -110,6 +110,7 @@ class Cluster:
         self.ports = ports
         self.settings = settings
         self._auto_create = auto_create
+        self._max_age_ms = settings.number("metadata.max.age.ms")
         self.brokers: dict[int, BrokerInfo] = {}
         self.cluster_id: str | None = None
         self.controller_id = NOBODY
@@ -223,9 +224,7 @@ class Cluster:
         """A topic's metadata, from memory if it is fresh; waits for a topic that is about to appear."""
 
         async def attempt() -> TopicInfo:
-            max_age_ms = self.settings.number("metadata.max.age.ms")
-            asked_ms = self._refreshed_ms.get(name)
-            if asked_ms is None or self.ports.clock.monotonic_ms() - asked_ms > max_age_ms or name not in self.topics:
+            if self.is_stale(name) or name not in self.topics:
                 await self.refresh((name,))
             return self.known_topic(name)
 
@@ -252,7 +251,9 @@ class Cluster:
         self._refreshed_ms.pop(name, None)
 
     def is_stale(self, name: str) -> bool:
-        return name not in self._refreshed_ms
+        """Whether what is known of a topic was refuted, or is older than `metadata.max.age.ms`."""
+        heard_ms = self._refreshed_ms.get(name)
+        return heard_ms is None or self.ports.clock.monotonic_ms() - heard_ms > self._max_age_ms
 
     async def refresh(self, names: Collection[str] | None) -> None:
         """Ask for these topics (None: for all), and hear of brokers on the way; one request at a time."""

@@ -9,6 +9,8 @@ from odradek.client.settings import Given
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
+    from odradek.client.producer import Producer
+    from odradek.client.producer.partitioners import Partitioner
 
 
 class Client:
@@ -22,3 +24,8 @@ class Client:
         from odradek.client.admin import Admin
 
         return Admin(self._ports, {**self._settings, **(settings or {})})
+
+    def producer(self, settings: Given | None = None, *, partitioner: Partitioner | None = None) -> Producer:
+        from odradek.client.producer import Producer
+
+        return Producer(self._ports, {**self._settings, **(settings or {})}, partitioner=partitioner)

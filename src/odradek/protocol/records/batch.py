@@ -123,27 +123,53 @@ def build_batch(
     attributes |= TIMESTAMP_TYPE_BIT if log_append_time else 0
     attributes |= TRANSACTIONAL_BIT if transactional else 0
     attributes |= CONTROL_BIT if control else 0
-    if compression is not Compression.NONE:
-        body = bytearray(compress(compression, body, level))
+    return frame_batch(
+        compress(compression, body, level) if compression is not Compression.NONE else body,
+        attributes=attributes,
+        records_count=len(records),
+        base_timestamp=times[0],
+        max_timestamp=max(times),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def frame_batch(
+    payload: bytes | bytearray,
+    *,
+    attributes: int,
+    records_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """The batch around records that are encoded, and compressed as the attributes say, already."""
     batch = bytearray(HEADER_SIZE)
     BATCH_HEADER.pack_into(
         batch,
         0,
         base_offset,
-        HEADER_SIZE - LENGTH_OVERHEAD + len(body),
+        HEADER_SIZE - LENGTH_OVERHEAD + len(payload),
         leader_epoch,
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
-        times[0],
-        max(times),
+        records_count - 1,
+        base_timestamp,
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        records_count,
     )
-    batch += body
+    batch += payload
     update_crc(batch)
     return batch
 
