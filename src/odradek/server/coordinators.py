@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -57,6 +58,9 @@ class RunningShard:
         self._asking: Ticket | None = None
         self._answers: dict[Ticket, Struct] = {}
         """Of the request that is being decided, if it need not wait."""
+        self._held: deque[tuple[int, Ticket, Struct]] = deque()
+        """Answers that leave once the high watermark has reached their offset."""
+        self._flush: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -94,7 +98,12 @@ class RunningShard:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._deliver(self.shard.resign())
+        for ticket, answer in self.shard.resign().answers:
+            self._hand_over(ticket, answer)
+        for future in self._parked.values():
+            if not future.done():
+                future.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._held.clear()
 
     # Requests.
 
@@ -139,6 +148,8 @@ class RunningShard:
                 told = self.shard.refused(decision, code, now)
                 assert not told.records, "a shard that could not write must not write more"
                 self._deliver(told)
+                if not self.hosted.directory.online:
+                    self.resign()
                 raise KafkaError(code, refused.message) from refused
         self._deliver(decision)
 
@@ -149,17 +160,44 @@ class RunningShard:
         for record in decision.records:
             self.shard.replay(record)
 
+    # Answers.
+
     def _deliver(self, decision: CoordinatorDecision) -> None:
-        """To those who are parked; the one who is asking right now picks its answer up itself."""
-        for ticket, answer in decision.answers:
-            if ticket == self._asking:
-                self._answers[ticket] = answer
-                continue
-            future = self._parked.get(ticket)
-            if future is not None and not future.done():  # Else its connection is gone.
-                future.set_result(answer)
+        """Now, or once everything that was replayed is committed."""
+        partition_log = self.hosted.partition.log
+        if partition_log.high_watermark == partition_log.log_end_offset:
+            for ticket, answer in decision.answers:
+                self._hand_over(ticket, answer)
+        else:
+            end_offset = partition_log.log_end_offset
+            self._held.extend((end_offset, ticket, answer) for ticket, answer in decision.answers)
+            if self._flush is None:
+                self._flush = asyncio.create_task(self._commit())
         if decision.next_deadline_ms is not None:
             self._arm(decision.next_deadline_ms)
+
+    def _hand_over(self, ticket: Ticket, answer: Struct) -> None:
+        """To the one who is parked; the one who is asking right now picks its answer up itself."""
+        if ticket == self._asking:
+            self._answers[ticket] = answer
+            return
+        future = self._parked.get(ticket)
+        if future is not None and not future.done():  # Else its connection is gone.
+            future.set_result(answer)
+
+    async def _commit(self) -> None:
+        """Sync the log, as `flush.messages` wants, until nothing waits for it."""
+        partition_log = self.hosted.partition.log
+        try:
+            while partition_log.high_watermark < partition_log.log_end_offset:
+                await self._replicas.flush([self.hosted])
+                while self._held and self._held[0][0] <= partition_log.high_watermark:
+                    _, ticket, answer = self._held.popleft()
+                    self._hand_over(ticket, answer)
+        except KafkaError:
+            self.resign()
+        finally:
+            self._flush = None
 
     # The timer.
 

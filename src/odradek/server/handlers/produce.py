@@ -8,6 +8,7 @@ node is the only replica. Not done yet: transactional batches.
 from __future__ import annotations
 
 from odradek.ids import NO_OFFSET
+from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -24,6 +25,8 @@ from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
 
 TOPIC_ID_VERSION = 13
+ADMIN_CLIENT_ID = "__admin_client"
+"""Who calls itself that may write to the cluster's own topics, as with Kafka."""
 
 
 @serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True, quick=quick_produce)
@@ -74,6 +77,8 @@ class _Appends:
                 hosted = replicas.find(topic.name, part.index)
             if hosted is None:
                 raise KafkaError(replicas.why_missing(topic.topic_id if self._by_id else topic.name, part.index))
+            if is_internal(hosted.topic) and self._ctx.client_id != ADMIN_CLIENT_ID:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
