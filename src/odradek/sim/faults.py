@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from odradek.sim.cluster import Cluster
 from odradek.sim.disk import Keep
+from odradek.sim.history import DiskFilled
 
 LONGEST_PAUSE_S = 2.5
 STRIKE_PATIENCE_S = 4.0
@@ -123,6 +124,7 @@ class Faults:
         unlimited = cluster.device.capacity
         cluster.device.capacity = cluster.device.used + self._draw.randrange(10_000)
         cluster.may_give_up = True
+        cluster.history.add(DiskFilled())
         cluster.trace.note("disk", "is almost full")
         await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
         cluster.device.capacity = unlimited

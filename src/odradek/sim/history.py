@@ -43,16 +43,6 @@ class Acknowledged:
 
 
 @value
-class Failed:
-    """A producer was told an error after which it sends the batch again."""
-
-    producer: str
-    partition: Partition
-    error: str
-    records: tuple[bytes, ...]
-
-
-@value
 class Rejected:
     """A producer was told an error that it cannot retry."""
 
@@ -95,11 +85,16 @@ class PowerLost:
 
 
 @value
+class DiskFilled:
+    """The disk begins to refuse writes, for a while."""
+
+
+@value
 class Restarted:
     """The node was stopped in order and started again."""
 
 
-Event: TypeAlias = Sent | Acknowledged | Failed | Rejected | Read | Bounds | ProcessCrashed | PowerLost | Restarted
+Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled | Restarted
 
 
 class History:

@@ -120,8 +120,8 @@ class SimulatedWire:
             self._flight_bytes = 0
         self._ended = True
         self._deliver_later()
-        assert self._owner is not None
-        self._owner.lost(None)
+        if self._owner is not None:  # Else it closes the wire before it is asked to own it, and hears of it then.
+            self._owner.lost(None)
 
     def _hear_loss(self, why: Exception | None = None) -> None:
         if self.closed:

@@ -37,7 +37,7 @@ from odradek.protocol.records.batch import build_batch, decode_records, iter_bat
 from odradek.protocol.records.record import Record
 from odradek.sim.client import ClientConnection, Disconnected
 from odradek.sim.cluster import BROKER, PORT, Cluster
-from odradek.sim.history import Acknowledged, Bounds, Failed, Partition, Read, Rejected, Sent
+from odradek.sim.history import Acknowledged, Bounds, Partition, Read, Rejected, Sent
 from odradek.values import value
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -293,7 +293,6 @@ class Producer(Client):
                 self._unacknowledged.clear()
                 self._producer_id = -1
                 break
-            self.cluster.history.add(Failed(self.name, batch.partition, error.name, batch.records))
         if failed:
             raise TryAgain
 

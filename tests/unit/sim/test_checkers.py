@@ -14,8 +14,8 @@ from odradek.sim.checkers import (
 from odradek.sim.history import (
     Acknowledged,
     Bounds,
+    DiskFilled,
     Event,
-    Failed,
     History,
     Partition,
     PowerLost,
@@ -124,6 +124,5 @@ def test_refusals_need_a_reason() -> None:
     assert producer_state.check(history(first, Restarted(), second, refused)) == complaint
     assert producer_state.check(history(first, second, Restarted(), refused)) == []
     assert producer_state.check(history(first, PowerLost(), refused)) == []
-    failed = Failed("p", PLAIN, "KAFKA_STORAGE_ERROR", first.records)
-    assert producer_state.check(history(first, failed, second, refused)) == complaint
-    assert producer_state.check(history(first, second, failed, refused)) == []
+    assert producer_state.check(history(DiskFilled(), first, refused)) == complaint
+    assert producer_state.check(history(DiskFilled(), first, second, refused)) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.sim.history import Event, Failed, History, PowerLost, ProcessCrashed, Rejected, Restarted, Sent
+from odradek.sim.history import DiskFilled, Event, History, PowerLost, ProcessCrashed, Rejected, Restarted, Sent
 
 
 def check(history: History) -> list[str]:
@@ -23,17 +23,14 @@ def check(history: History) -> list[str]:
 
 
 def _was_overtaken(rejected: Rejected, earlier: Sequence[Event]) -> bool:
-    """Whether a later batch of the producer was sent before the node started again or the rejected one failed."""
-    sent = followed = False
+    """Whether a later batch of the producer was sent as well, and the node then started again or had a full disk."""
+    sent = followed = filled = False
     for event in earlier:
         if isinstance(event, Sent) and (event.producer, event.partition) == (rejected.producer, rejected.partition):
-            if event.records == rejected.records:
-                sent = True
-            elif sent:
-                followed = True
-        elif followed and (
-            isinstance(event, ProcessCrashed | PowerLost | Restarted)
-            or (isinstance(event, Failed) and event.records == rejected.records)
-        ):
+            sent |= event.records == rejected.records
+            followed |= sent and event.records != rejected.records
+        elif isinstance(event, DiskFilled):
+            filled = True
+        if followed and (filled or isinstance(event, ProcessCrashed | PowerLost | Restarted)):
             return True
     return False
