@@ -52,10 +52,20 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def append(self, batch: memoryview, *, now_ms: int) -> AppendInfo:
-        """Append a client's batch and, since no other replica has to hold it first, commit it."""
+        """Append a client's batch and, since no other replica has to hold it first, commit it.
+
+        One that `flush.messages` or `flush.ms` wants synced is committed by `flushed`: as with Kafka, no reader sees
+        what a power loss could still take back.
+        """
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
         info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
-        log.advance_high_watermark(log.log_end_offset)
+        if not (log.flushes_on_append and log.flush_due(now_ms)):
+            log.advance_high_watermark(log.log_end_offset)
         return info
+
+    def flushed(self, offset: int) -> bool:
+        """All below this offset is on the device; whether readers may see more now."""
+        self.log.flushed(offset)
+        return self.is_leader and self.log.advance_high_watermark(offset)

@@ -42,7 +42,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Hosted:
     """One partition on this node, and the fetch sessions that want to hear of it."""
 
-    __slots__ = ("directory", "index", "partition", "topic", "topic_id", "watchers")
+    __slots__ = ("directory", "held_bytes", "index", "partition", "topic", "topic_id", "watchers")
 
     def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
         self.topic = topic.name
@@ -50,6 +50,8 @@ class Hosted:
         self.index = index
         self.partition = partition
         self.directory = directory
+        self.held_bytes = 0
+        """What was appended and is shown once it is synced; watchers were not told of it yet."""
         self.watchers: dict[WatchedPartition, None] = {}
 
     def __repr__(self) -> str:
@@ -124,7 +126,11 @@ class Replicas:
         except OSError as failure:
             raise self.storage_error(hosted, failure) from failure
         if hosted.watchers:
-            hosted.tell_watchers(len(batch))
+            partition_log = hosted.partition.log
+            if partition_log.high_watermark == partition_log.log_end_offset:
+                hosted.tell_watchers(len(batch))
+            else:
+                hosted.held_bytes += len(batch)
         return info
 
     def delete_records(self, hosted: Hosted, before: Offset) -> None:
@@ -143,11 +149,22 @@ class Replicas:
     async def flush(self, wanted: Iterable[Hosted]) -> None:
         """Come back once all that is in these logs now survives a power loss."""
         for hosted in wanted:
-            partition_log = hosted.partition.log
-            work = partition_log.flush_work()
-            with self.minding_the_disk(hosted):
-                await self._world.workers.run(work)
-            partition_log.flushed(work.offset)
+            # Readers wait for it as well, so it goes on when the producer that asked for it has gone.
+            failure = await asyncio.shield(asyncio.ensure_future(self._flush(hosted)))
+            if failure is not None:
+                raise failure
+
+    async def _flush(self, hosted: Hosted) -> KafkaError | None:
+        """Returns what went wrong instead of raising it: nobody may be left to hear it."""
+        work = hosted.partition.log.flush_work()
+        try:
+            await self._world.workers.run(work)
+        except OSError as failure:
+            return self.storage_error(hosted, failure)
+        if hosted.partition.flushed(work.offset):
+            held_bytes, hosted.held_bytes = hosted.held_bytes, 0
+            hosted.tell_watchers(held_bytes)
+        return None
 
     # What the cluster agreed on.
 
@@ -179,6 +196,15 @@ class Replicas:
     def apply_topic_config(self, topic: str) -> None:
         for hosted in self._by_name.get(topic, {}).values():
             hosted.partition.log.config = self._log_config_of(topic)
+
+    def apply_broker_config(self) -> None:
+        """The defaults of topics may be others now."""
+        for directory in self.directories:
+            directory.producer_expiration_ms = self._config.producer_id_expiration_ms
+        for topic, hosts in self._by_name.items():
+            self.apply_topic_config(topic)
+            for hosted in hosts.values():
+                hosted.partition.log.producers.expiration_ms = self._config.producer_id_expiration_ms
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         directory = self._directory_for(topic.name, index, registration.directory(self._node_id))
