@@ -13,6 +13,10 @@ REMEMBERED = (
     26,  # all but a producer's last batch are forgotten by a restart, as Kafka's snapshots have it
     64,  # the bytes of a torn tail came back after a power loss, in the middle of the log
     210,  # flush work that was given up with its connection left the name of a new segment unsynced
+    282,  # a roll that failed on a full disk left an empty segment behind, which a restart took for the log's start
+    1320,  # the mark of a clean shutdown came back after a power loss, and torn logs were trusted
+    1456,  # a torn topic id made a partition look like another topic's, and it was set aside
+    4135,  # a consumer was shown what was not synced yet, in a topic that promises it is
 )
 """Seeds that found something. What they draw changes with the code, so they are told here in words as well."""
 
