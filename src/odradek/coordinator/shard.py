@@ -50,8 +50,10 @@ class Shard(Protocol):
     def expire(self, now: Moment) -> CoordinatorDecision:
         """Do what is due; at most one piece of work that makes records, so that the next sees them replayed."""
 
-    def refused(self, decision: CoordinatorDecision, code: ErrorCode, now: Moment) -> CoordinatorDecision:
-        """The records of a decision could not be appended and were not replayed; who else must be told what."""
+    def refused(
+        self, decision: CoordinatorDecision, code: ErrorCode, asker: Ticket | None, now: Moment
+    ) -> CoordinatorDecision:
+        """The records of a decision could not be appended and were not replayed; who but the asker is told what."""
 
     def resign(self) -> CoordinatorDecision:
         """This node does not lead the partition any more: everyone who waits is sent to look for the coordinator."""

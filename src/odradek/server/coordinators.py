@@ -145,7 +145,7 @@ class RunningShard:
                 self._append(decision, now)
             except KafkaError as refused:
                 code = client_error(refused.code)
-                told = self.shard.refused(decision, code, now)
+                told = self.shard.refused(decision, code, self._asking, now)
                 assert not told.records, "a shard that could not write must not write more"
                 self._deliver(told)
                 if not self.hosted.directory.online:
@@ -213,9 +213,13 @@ class RunningShard:
 
     def _expire(self) -> None:
         self._timer = None
-        for _ in range(MAX_EXPIRIES_PER_TURN):
-            if not self.tell(lambda shard, now: shard.expire(now)):
-                return
+        try:
+            for _ in range(MAX_EXPIRIES_PER_TURN):
+                if not self.tell(lambda shard, now: shard.expire(now)):
+                    return
+        except BaseException as failure:
+            self._coordinators.on_failure(failure)
+            raise
         self._arm(self._coordinators.moment().monotonic_ms)
 
 
@@ -234,6 +238,8 @@ class Coordinators:
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
         self.compression = Compression(config.offsets_topic_compression_codec)
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        """Told when an invariant is broken: the node must stop."""
         self._config = config
         self._clock = world.clock
         self._controller = controller
@@ -355,6 +361,9 @@ class Coordinators:
         except (KafkaError, MalformedFrame) as failure:
             log.error("The coordinator of %s cannot be loaded: %s", running.hosted, failure)
             running.resign()
+        except Exception as failure:
+            self.on_failure(failure)
+            raise
 
     def _drop(self, index: int) -> None:
         running = self._running.pop(index, None)

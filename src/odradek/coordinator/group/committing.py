@@ -33,6 +33,9 @@ OFFSETS = "offsets"
 MAX_RECORDS_PER_CLEANUP = 1_000
 """Tombstones of one decision; what is left over comes with the next."""
 
+CLEANUP_PAUSE_MS = 100
+"""Before that next one, so that a log which refuses them is not asked without end."""
+
 _GROUP_NOT_FOUND_SINCE = 9
 """From this version of OffsetCommit on a member of an unknown group is told so."""
 
@@ -140,7 +143,7 @@ class Commits:
             if all_expired and group.is_empty and not group.awaits_members:
                 out.records += group.tombstones()
             if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
-                self._timers.set((OFFSETS,), now.monotonic_ms)
+                self._timers.set((OFFSETS,), now.monotonic_ms + CLEANUP_PAUSE_MS)
                 return
         self.expire_later(now)
 

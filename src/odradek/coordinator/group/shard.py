@@ -105,7 +105,9 @@ class GroupShard:
                 break
         return self._decision(out)
 
-    def refused(self, decision: CoordinatorDecision, code: ErrorCode, now: Moment) -> CoordinatorDecision:
+    def refused(
+        self, decision: CoordinatorDecision, code: ErrorCode, asker: Ticket | None, now: Moment
+    ) -> CoordinatorDecision:
         out = Outcome()
         for record in decision.records:
             if not isinstance(record.key, GroupMetadataKey):
@@ -119,7 +121,9 @@ class GroupShard:
                 del self.groups[group.group_id]
             else:
                 self.rebalances.refused(group, code, out, now)
-        told = {ticket for ticket, _ in out.answers}
+        out.answers = [(ticket, answer) for ticket, answer in out.answers if ticket != asker]
+        told = {asker, *(ticket for ticket, _ in out.answers)}
+        # Members that the decision has already parted with are answered as it said.
         out.answers += [
             (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self._is_held(ticket)
         ]
