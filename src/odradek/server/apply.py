@@ -21,8 +21,7 @@ async def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> N
         if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:
             replicas.apply_topic_config(name)
         elif resource_type == BROKER_RESOURCE:
-            for topic in image.topics.by_name:
-                replicas.apply_topic_config(topic)
+            replicas.apply_broker_config()
 
 
 def chosen_directories(replicas: Replicas, partitions: Iterable[PartitionsOf]) -> list[DirectoryAssignment]:

@@ -68,7 +68,7 @@ def load(
     _settle_directories(config)
     _settle_listeners(config, host_name)
     _settle_quorum(config)
-    _check_logs(config)
+    check_logs(values)
     config.log_defaults = broker_log_defaults(values)
     return config
 
@@ -304,14 +304,14 @@ def _host_and_port(place: str, key: str, form: str, entry: str) -> tuple[str, in
 # --- logs -------------------------------------------------------------------------------------------------------------
 
 
-def _check_logs(config: NodeConfig) -> None:
-    """What Kafka requires of several keys together."""
+def check_logs(values: Mapping[str, ConfigValue]) -> None:
+    """What Kafka requires of several keys together; ConfigError otherwise."""
     for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if config.values[key] is not None:
-            if config.values[key] == 0:
+        if values[key] is not None:
+            if values[key] == 0:
                 raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1", key)
             break
-    if config.log_roll_ms is not None and config.log_roll_ms < 1:
-        raise ConfigError("log.roll.ms must be greater than or equal to 1", "log.roll.ms")
-    if config.log_roll_jitter_ms is not None and config.log_roll_jitter_ms < 0:
-        raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0", "log.roll.jitter.ms")
+    for key, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        given = values[key]
+        if isinstance(given, int) and given < least:
+            raise ConfigError(f"{key} must be greater than or equal to {least}", key)

@@ -24,18 +24,20 @@ from odradek.metadata.controller.brokers import (
     register_controller,
     unfence,
 )
+from odradek.metadata.controller.configs import ConfigRules, alter_configs, incremental_alter_configs
 from odradek.metadata.controller.deletion import delete_topics
 from odradek.metadata.controller.directories import DirectoryAssignment, assign_directories
 from odradek.metadata.controller.partitions import create_partitions
 from odradek.metadata.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
 from odradek.metadata.controller.topics import TopicSettings, create_topics
 from odradek.metadata.image import Image, Provenance
-from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.loader import Draft
 from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from odradek.protocol.messages.create_topics import (
     CreatableTopicConfigs,
@@ -43,7 +45,18 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.server.broker_configs import (
+    BROKER_KEYS,
+    ConfigSource,
+    check_broker_configs,
+    warn_of_what_has_no_effect,
+)
 from odradek.server.config import NodeConfig
+from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
 from odradek.server.quorum import Quorum
 from odradek.storage.config import TOPIC_CONFIGS, validate_overrides
 
@@ -75,6 +88,7 @@ class Controller:
             check_configs=lambda configs: _check_configs(config, configs),
             effective_configs=EffectiveConfigs(config).of_topic,
         )
+        self._config_rules = ConfigRules(tables=_CONFIG_TABLES, check=self._check_resource)
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
 
@@ -124,6 +138,24 @@ class Controller:
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         entropy = self._world.entropy
         return await self._submit(lambda image, at: create_partitions(image, request, entropy=entropy))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await self._submit(lambda image, at: incremental_alter_configs(image, request, rules=self._config_rules))
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await self._submit(lambda image, at: alter_configs(image, request, rules=self._config_rules))
+
+    def _check_resource(self, resource: Resource, configs: Mapping[str, str]) -> None:
+        resource_type, name = resource
+        if resource_type == TOPIC_RESOURCE:
+            _check_configs(self._config, configs)
+        elif resource_type == GROUP_RESOURCE:
+            check_group_configs(configs)
+        else:
+            check_broker_configs(self._config, name, configs)
+            warn_of_what_has_no_effect(configs)
 
     def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[None]:
         """Tell the cluster where this broker has put partitions that it could choose a directory for.
@@ -227,12 +259,7 @@ def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
     validate_overrides(configs, config.log_defaults)
 
 
-# How DescribeConfigs and CreateTopics say where a value comes from.
-_FROM_TOPIC = 1
-_FROM_BROKER = 2
-_FROM_ALL_BROKERS = 3
-_FROM_FILE = 4
-_BY_DEFAULT = 5
+_CONFIG_TABLES = {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_KEYS, GROUP_RESOURCE: GROUP_CONFIGS}
 
 
 class EffectiveConfigs:
@@ -250,7 +277,7 @@ class EffectiveConfigs:
             self._sources = sources
             public = sorted(name for name, key in TOPIC_CONFIGS.items() if not key.internal)
             self._defaults = {name: self._default(name, *sources) for name in public}
-        overrides = {name: _entry(name, text, _FROM_TOPIC) for name, text in topic_configs.items()}
+        overrides = {name: _entry(name, text, ConfigSource.TOPIC) for name, text in topic_configs.items()}
         return [overrides.get(name, entry) for name, entry in self._defaults.items()]
 
     def _default(self, name: str, own: Mapping[str, str], everyones: Mapping[str, str]) -> CreatableTopicConfigs:
@@ -258,13 +285,13 @@ class EffectiveConfigs:
         text = value_text(getattr(self._config.log_defaults, name.replace(".", "_"), key.default))
         for synonym in key.synonyms:
             if synonym in own:
-                return _entry(name, own[synonym], _FROM_BROKER)
+                return _entry(name, own[synonym], ConfigSource.BROKER)
             if synonym in everyones:
-                return _entry(name, everyones[synonym], _FROM_ALL_BROKERS)
+                return _entry(name, everyones[synonym], ConfigSource.ALL_BROKERS)
             if synonym in self._config.given:
-                return _entry(name, text, _FROM_FILE)
-        return _entry(name, text, _BY_DEFAULT)
+                return _entry(name, text, ConfigSource.FILE)
+        return _entry(name, text, ConfigSource.DEFAULT)
 
 
-def _entry(name: str, text: str | None, source: int) -> CreatableTopicConfigs:
+def _entry(name: str, text: str | None, source: ConfigSource) -> CreatableTopicConfigs:
     return CreatableTopicConfigs(name=name, value=text, read_only=False, config_source=source, is_sensitive=False)

@@ -15,13 +15,14 @@ from odradek.metadata.controller.brokers import NodeDescription
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
-from odradek.metadata.image.configs import TOPIC_RESOURCE
+from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import TopicChanges
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.server.apply import apply_changes, chosen_directories, whole_image
+from odradek.server.broker_configs import apply_broker_configs
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.coordinators import Coordinators
@@ -195,15 +196,19 @@ class Node:
         self.quorum.start(clean=clean)
         self.controller = Controller(config, self.world, self.quorum)
         self.controller.on_failure = self.fail
+        apply_broker_configs(config, self.image.configs)
 
     def _open_replicas(self) -> None:
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.replicas.apply_topics(whole_image(self.image))
         self.coordinators = Coordinators(self.config, self.world, self.replicas, self.controller)
+        self.coordinators.on_failure = self.fail
         self.quorum.on_commit = self._committed
 
     async def _committed(self, image: Image, changes: Changes) -> None:
+        if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
+            apply_broker_configs(self.config, image.configs)
         await apply_changes(self.replicas, image, changes)
         self.coordinators.apply(image, changes)
         self._tell_directories(changes.topics)

@@ -51,6 +51,7 @@ class Route:
 _ROUTES: dict[ApiKey, Route] = {}
 
 HANDLER_MODULES = (
+    "alter_configs",
     "api_versions",
     "create_partitions",
     "create_topics",
@@ -58,14 +59,17 @@ HANDLER_MODULES = (
     "delete_records",
     "delete_topics",
     "describe_cluster",
+    "describe_configs",
     "describe_groups",
     "describe_topic_partitions",
     "fetch",
     "find_coordinator",
     "heartbeat",
+    "incremental_alter_configs",
     "init_producer_id",
     "join_group",
     "leave_group",
+    "list_config_resources",
     "list_groups",
     "list_offsets",
     "metadata",

@@ -55,7 +55,7 @@ class LogDirectory:
         """Look what is in a directory that this process has locked."""
         self._disk = disk
         self._entropy = entropy
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self.path = path
         self.directory_id = directory_id
         self.online = True
@@ -109,7 +109,7 @@ class LogDirectory:
             log_start_offset=self._log_starts.get(key, 0) if existed else 0,
             high_watermark=self._high_watermarks.get(key) if existed else None,
             clean=self.was_clean,
-            producer_expiration_ms=self._producer_expiration_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
             draw=self._entropy.below,
         )
         self._on_disk[key] = None

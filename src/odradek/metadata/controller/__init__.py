@@ -6,13 +6,14 @@ nothing. Errors that are part of the protocol go into the answer, topic by topic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
 from odradek.decisions import Decision, Ticket
 from odradek.protocol.codec import Message
 
 ResponseT = TypeVar("ResponseT")
+NameT = TypeVar("NameT", bound=Hashable)
 
 ASKER = Ticket(0)
 """The request being decided; the controller parks no others."""
@@ -23,3 +24,12 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 def decided(records: Iterable[Message], response: ResponseT) -> Decision[Message, ResponseT]:
     return Decision(tuple(records), ((ASKER, response),))
+
+
+def repeated(names: Iterable[NameT]) -> dict[NameT, None]:
+    """Names given more than once, in the order of their second mention (a dictionary, for sets have no order)."""
+    once: dict[NameT, None] = {}
+    more: dict[NameT, None] = {}
+    for name in names:
+        (more if name in once else once)[name] = None
+    return more

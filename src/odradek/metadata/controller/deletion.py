@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.decisions import Decision
 from odradek.ids import ZERO_UUID, Uuid
-from odradek.metadata.controller import decided
+from odradek.metadata.controller import decided, repeated
 from odradek.metadata.image import Image
 from odradek.metadata.records import RemoveTopicRecord
 from odradek.protocol.codec import Message
@@ -75,10 +75,10 @@ class _Deletion:
                 self._going[topic_id] = topic.name
 
     def by_name(self, names: list[str]) -> None:
-        repeated = _repeated(names)
+        twice = repeated(names)
         for name in dict.fromkeys(names):
             topic = self._topics.by_name.get(name)
-            if name in repeated:
+            if name in twice:
                 self.refuse(name, ZERO_UUID, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             elif topic is None:
                 self.refuse(name, ZERO_UUID, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -109,14 +109,6 @@ class _Deletion:
             for topic_id, name in self._going.items()
         ]
         return [*self._refused, *gone]
-
-
-def _repeated(names: list[str]) -> dict[str, None]:
-    once: dict[str, None] = {}
-    more: dict[str, None] = {}
-    for name in names:
-        (more if name in once else once)[name] = None
-    return more
 
 
 def _disabled(api_version: int) -> KafkaError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from odradek.decisions import Decision
 from odradek.ids import NodeId, Uuid
-from odradek.metadata.controller import MAX_PARTITIONS_PER_REQUEST, decided
+from odradek.metadata.controller import MAX_PARTITIONS_PER_REQUEST, decided, repeated
 from odradek.metadata.controller.placement import place
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import ClusterImage
@@ -54,7 +54,7 @@ def create_topics(
     """All topics that can be created are, in one batch; each of the others is told why not."""
     results: list[CreatableTopicResult] = []
     records: list[Message] = []
-    duplicates = _duplicates([topic.name for topic in request.topics])
+    duplicates = repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in duplicates and topic.name != METADATA_TOPIC]
     too_many = sum(_partition_count(topic, settings) for topic in wanted) > MAX_PARTITIONS_PER_REQUEST
     for topic in wanted:
@@ -245,15 +245,6 @@ def _directories(cluster: ClusterImage, replicas: tuple[NodeId, ...]) -> tuple[U
         else:
             directories.append(log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY)
     return tuple(directories)
-
-
-def _duplicates(names: Sequence[str]) -> dict[str, None]:
-    """Names given more than once, in the order of their second mention (a dictionary, for sets have no order)."""
-    once: dict[str, None] = {}
-    more: dict[str, None] = {}
-    for name in names:
-        (more if name in once else once)[name] = None
-    return more
 
 
 def _refusal(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

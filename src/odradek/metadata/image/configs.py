@@ -11,6 +11,10 @@ from odradek.values import value
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+BROKER_LOGGER_RESOURCE = 8
+"""Levels of loggers: asked for like configuration, but never on record."""
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
 
 ALL_BROKERS = ""
 """The name that holds the cluster-wide defaults of brokers."""
