@@ -335,7 +335,12 @@ class Connection:
             self._answers.extend(parts)
 
     def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
-        parts = endpoint.encode(response)
+        try:
+            parts = endpoint.encode(response)
+        except Exception as error:
+            log.error("An answer could not be encoded; its connection is closed", exc_info=error)
+            self.close()
+            return []
         size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
         self._answer_bytes += size
         if endpoint.flexible_response:

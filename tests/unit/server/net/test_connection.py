@@ -1,0 +1,500 @@
+"""One connection: frames in whatever pieces, answers in order, and what becomes of those who do not keep to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.unit.server.asking import fetch, fetched, produce, produced, values, wanted
+from tests.unit.server.rig import Client, Rig, decode_response, framed, request_body
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.server.dispatch import Endpoint
+from odradek.server.net.buffers import SMALLEST_BUFFER
+from odradek.server.net.connection import FULL_FRAME_BUFFER_BYTES, MAX_UNANSWERED, MAX_UNSENT_BYTES, Connection
+
+ASK = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+
+
+def on_a_node(test: Callable[[Rig, Client], Coroutine[Any, Any, None]], **properties: str) -> None:
+    """Run a test with a node, a client of it, and a topic `t`."""
+    rig = Rig(properties={key.replace("_", "."): text for key, text in properties.items()})
+
+    async def run() -> None:
+        await rig.create_topic("t")
+        await test(rig, rig.connect())
+
+    rig.run(run)
+
+
+def owner(client: Client) -> Connection:
+    assert isinstance(client.wire.owner, Connection)
+    return client.wire.owner
+
+
+def endpoint(rig: Rig, key: ApiKey, version: int) -> Endpoint:
+    return rig.node.listeners["PLAINTEXT"].scope.endpoints.compile(key, version)
+
+
+async def answered_ids(client: Client) -> list[int]:
+    await asyncio.sleep(1)
+    return [correlation_id for correlation_id, _ in client.answered]
+
+
+# Frames.
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 17, 100, 4096])
+def test_frames_come_in_pieces_of_any_size(piece: int) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        requests = [produce("t", b"a" * 100), ASK, fetch("t", wanted(0)), produce("t", b"b" * 3000), ASK]
+        versions = [9, 9, 12, 8, 1]
+        stream = b"".join(
+            framed(request_body(request, version, number))
+            for number, (request, version) in enumerate(zip(requests, versions, strict=True))
+        )
+        for start in range(0, len(stream), piece):
+            client.wire.feed(stream[start : start + piece])
+        assert await answered_ids(client) == [0, 1, 2, 3, 4]
+        hosted = rig.node.replicas.require("t", 0)
+        assert hosted.partition.log.log_end_offset == 2
+        assert owner(client)._buffer is None
+
+    on_a_node(test)
+
+
+@pytest.mark.parametrize("size", [60_000, 65_536, 200_000, 2_097_152, 3_000_000, 9_000_000])
+def test_large_frames_are_received_whole(size: int) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        for _ in range(2):
+            request = produce("large", b"x" * size)
+            assert produced(await client.ask(request, 9)).error_code == 0
+            small = client.send(produce("t", b"small"), 9)
+            client.send(request, 9)
+            assert produced(await client.answer(small, request, 9)).error_code == 0
+        await asyncio.sleep(1)
+        assert rig.node.replicas.require("large", 0).partition.log.log_end_offset == 4
+        found = await client.ask(fetch("large", wanted(0, 3, max_bytes=1)), 12)
+        assert values(fetched(found)[0]) == [b"x" * size]
+
+    rig = Rig()
+
+    async def run() -> None:
+        await rig.create_topic("t")
+        await rig.create_topic("large", 1, {"max.message.bytes": "20000000"})
+        await test(rig, rig.connect())
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
+def test_a_length_that_cannot_be_closes_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(struct.pack(">i", size))
+        assert client.wire.closed
+        assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test)
+    assert len(caplog.records) == 1
+    assert "socket.request.max.bytes" in caplog.text
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_a_frame_too_short_for_a_header_closes_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(struct.pack(">i", size) + bytes(size))
+        assert client.wire.closed
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test)
+    assert len(caplog.records) == 1
+
+
+def test_memory_follows_the_bytes_that_came_not_the_length_they_promise() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        connection = owner(client)
+        promised = 100 * 1024 * 1024
+        client.wire.feed(struct.pack(">i", promised))
+        assert connection._buffer is not None
+        assert connection._buffer.size <= FULL_FRAME_BUFFER_BYTES
+        came = 4
+        while came < 20 * 1024 * 1024:
+            client.wire.feed(bytes(1024 * 1024))
+            came += 1024 * 1024
+            assert connection._buffer.size <= max(2 * came, FULL_FRAME_BUFFER_BYTES) * 2
+        client.wire.lose(None)
+        assert connection._buffer is None
+
+    on_a_node(test)
+
+
+def test_an_idle_connection_holds_no_buffer() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        assert owner(client)._buffer is None
+        await client.ask(ASK, 9)
+        assert owner(client)._buffer is None
+        client.wire.feed(b"\0")
+        held = owner(client)._buffer
+        assert held is not None
+        assert held.size == SMALLEST_BUFFER
+
+    on_a_node(test)
+
+
+# Headers.
+
+
+def test_unknown_apis_and_versions_close_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(rig: Rig, _: Client) -> None:
+        for key, version in ((71, 0), (9999, 0), (-1, 0), (3, 14), (3, -1), (0, 2), (0, 14), (52, 0)):
+            client = rig.connect()
+            client.wire.feed(framed(struct.pack(">hhih", key, version, 1, -1) + bytes(20)))
+            assert client.wire.closed
+            assert client.answered == []
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test)
+    assert len(caplog.records) == 8
+
+
+@pytest.mark.parametrize("version", [5, 99, -1, 32767])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(framed(struct.pack(">hhih", 18, version, 7, -1) + b"anything at all"))
+        ((correlation_id, body),) = client.answered
+        response: Any = decode_response(ApiKey.API_VERSIONS, 0, body)
+        assert correlation_id == 7
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        ((only),) = response.api_keys
+        assert (only.api_key, only.min_version, only.max_version) == (18, 0, 4)
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        assert (await client.ask(request, 4)).error_code == 0
+
+    on_a_node(test)
+
+
+def test_an_unknown_version_of_api_versions_waits_for_its_turn() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.send(fetch("t", wanted(0), max_wait_ms=500), 12)
+        client.wire.feed(framed(struct.pack(">hhih", 18, 99, 7, -1)))
+        assert await answered_ids(client) == [1, 7]
+
+    on_a_node(test)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (lambda body: body[:-1], "too early"),
+        (lambda body: body[:8] + b"\x7f\xff" + body[10:], "client id"),
+        (lambda body: body[:10] + b"\xff" + body[11:], "UTF-8"),
+        (lambda body: body[:16], "malformed"),
+        (lambda body: body[:16] + b"\x05" + body[17:], "malformed"),
+        (lambda body: body[:16] + b"\xff\xff\xff\xff\xff\xff" + body[17:], "varint"),
+    ],
+    ids=["truncated", "client id length", "client id bytes", "no tags", "tags", "varint"],
+)
+def test_malformed_requests_close_the_connection(
+    spoil: Callable[[bytes], bytes], word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(framed(spoil(request_body(ASK, 9, 1, client_id="tester"))))
+        assert client.wire.closed
+        assert client.answered == []
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test)
+    (line,) = caplog.messages
+    assert "tester" in line
+    assert word in line
+
+
+def test_client_ids_may_be_null_empty_or_change() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        seen: list[str | None] = []
+        metadata = endpoint(rig, ApiKey.METADATA, 9)
+        handle = metadata.handle
+
+        def noting(ctx: Any, request: Any) -> Any:
+            seen.append(ctx.client_id)
+            return handle(ctx, request)
+
+        metadata.handle = noting
+        for name in ("a", "a", None, "", "ü", "a"):
+            await client.answer(client.send(ASK, 9, client_id=name), ASK, 9)
+        assert seen == ["a", "a", None, "", "ü", "a"]
+
+    on_a_node(test)
+
+
+def test_unknown_tagged_fields_of_the_header_are_passed_over() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        body = request_body(ASK, 9, 1, client_id="x")
+        client.wire.feed(framed(body[:11] + b"\x02\x00\x03abc\x05\x01z" + body[12:]))
+        assert (await answered_ids(client)) == [1]
+
+    on_a_node(test)
+
+
+def test_bytes_behind_a_request_are_passed_over() -> None:
+    """As Kafka does; librdkafka relies on it."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(framed(request_body(ASK, 9, 1) + b"rest") + framed(request_body(ASK, 9, 2)))
+        assert await answered_ids(client) == [1, 2]
+
+    on_a_node(test)
+
+
+def test_answers_before_a_malformed_request_still_leave() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.feed(framed(request_body(ASK, 9, 1)) + framed(request_body(ASK, 9, 2)[:-1]))
+        assert client.wire.closed
+        assert [correlation_id for correlation_id, _ in client.answered] == [1]
+
+    on_a_node(test)
+
+
+# Order.
+
+
+def test_requests_are_worked_on_in_the_order_they_came() -> None:
+    """A topic is there for the Produce behind its CreateTopics, in one piece from one client."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        requests: list[tuple[Any, int]] = [
+            (CreateTopicsRequest(topics=[topic]), 7),
+            (produce("new", b"x"), 9),
+            (fetch("new", wanted(0)), 12),
+            (ASK, 9),
+        ]
+        client.wire.feed(b"".join(framed(request_body(each, version, n)) for n, (each, version) in enumerate(requests)))
+        assert await answered_ids(client) == [0, 1, 2, 3]
+        answers = [
+            decode_response(ApiKey(each.api_key), version, body)
+            for (each, version), (_, body) in zip(requests, client.answered, strict=True)
+        ]
+        assert produced(answers[1]).error_code == 0  # type: ignore[arg-type]
+        assert values(fetched(answers[2])[0]) == [b"x"]  # type: ignore[arg-type]
+
+    on_a_node(test)
+
+
+def test_what_comes_behind_a_waiting_fetch_waits_too() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.send(fetch("t", wanted(0), max_wait_ms=5_000), 12)
+        client.send(produce("t", b"behind"), 9)
+        client.send(ASK, 9)
+        await asyncio.sleep(1)
+        assert client.wire.paused
+        assert client.answered == []
+        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+        await asyncio.sleep(5)
+        assert [correlation_id for correlation_id, _ in client.answered] == [1, 2, 3]
+        assert not client.wire.paused
+
+    on_a_node(test)
+
+
+def test_a_bounded_number_of_requests_is_in_flight() -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("synced", 1, {"flush.messages": "1"})
+        client = rig.connect()
+        sent = [client.send(produce("synced", b"x"), 9) for _ in range(3 * MAX_UNANSWERED)]
+        assert hosted.partition.log.log_end_offset == MAX_UNANSWERED
+        assert client.wire.paused
+        await asyncio.sleep(10)
+        assert [correlation_id for correlation_id, _ in client.answered] == sent
+        assert hosted.partition.log.log_end_offset == len(sent)
+
+    rig.run(test)
+
+
+# Clients that do not read.
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        for number in range(100):
+            await rig.create_topic(f"topic-{number}")
+        client.wire.stalled = True
+        everything = MetadataRequest(topics=None)
+        stream = b"".join(framed(request_body(everything, 9, number)) for number in range(1_000))
+        client.wire.feed(stream)
+        await asyncio.sleep(1)
+        assert client.wire.paused
+        assert MAX_UNSENT_BYTES < client.wire.unsent_bytes < 4 * MAX_UNSENT_BYTES
+        assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
+        client.wire.drain()
+        await asyncio.sleep(1)
+        assert [correlation_id for correlation_id, _ in client.answered] == list(range(1_000))
+
+    on_a_node(test)
+
+
+def test_a_client_that_goes_away_without_reading_leaves_nothing() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        client.wire.stalled = True
+        for _ in range(10):
+            client.send(fetch("t", wanted(0), max_wait_ms=60_000), 12)
+        await asyncio.sleep(1)
+        client.wire.lose(ConnectionResetError())
+        await asyncio.sleep(1)
+        assert len(rig.node.purgatory) == 0
+        assert owner(client).id not in rig.node.listeners["PLAINTEXT"].scope.connections
+
+    on_a_node(test)
+
+
+# Handlers that go wrong.
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_bug_in_a_handler_costs_its_sender_the_connection_and_is_told_in_full(
+    wait: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def buggy(ctx: Any, request: Any) -> None:
+        if wait:
+            await asyncio.sleep(0.1)
+        raise ZeroDivisionError("a bug")
+
+    async def test(rig: Rig, client: Client) -> None:
+        endpoint(rig, ApiKey.METADATA, 9).handle = buggy
+        client.send(ASK, 9)
+        await asyncio.sleep(1)
+        assert client.wire.closed
+        assert (await rig.connect().ask(ASK, 8)).topics[0].error_code == 0
+
+    on_a_node(test)
+    assert "a bug" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_an_answer_that_cannot_be_encoded_costs_its_sender_the_connection(
+    wait: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def buggy(ctx: Any, request: Any) -> ListOffsetsResponse:
+        if wait:
+            await asyncio.sleep(0.1)
+        partition = ListOffsetsPartitionResponse(partition_index=2**40)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[partition])])
+
+    async def test(rig: Rig, client: Client) -> None:
+        endpoint(rig, ApiKey.LIST_OFFSETS, 9).handle = buggy
+        client.send(ListOffsetsRequest(replica_id=-1, topics=[]), 9)
+        await asyncio.sleep(1)
+        assert client.wire.closed
+        assert (await rig.connect().ask(ASK, 8)).topics[0].error_code == 0
+
+    on_a_node(test)
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_an_error_is_answered_where_the_api_has_a_place_for_it(wait: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def refusing(ctx: Any, request: Any) -> None:
+        if wait:
+            await asyncio.sleep(0.1)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "because")
+
+    async def test(rig: Rig, client: Client) -> None:
+        endpoint(rig, ApiKey.DESCRIBE_CLUSTER, 0).handle = refusing
+        endpoint(rig, ApiKey.LIST_OFFSETS, 9).handle = refusing
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+        response = await client.ask(request, 0)
+        assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "because")
+        client.send(ListOffsetsRequest(replica_id=-1, topics=[]), 9)
+        await asyncio.sleep(1)
+        assert client.wire.closed
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_broken_invariant_stops_the_node(wait: bool) -> None:
+    async def broken(ctx: Any, request: Any) -> None:
+        if wait:
+            await asyncio.sleep(0.1)
+        raise AssertionError("cannot be")
+
+    rig = Rig()
+    failures: list[BaseException] = []
+
+    async def test() -> None:
+        await rig.start()
+        rig.node.on_failure = failures.append
+        endpoint(rig, ApiKey.METADATA, 9).handle = broken
+        rig.connect().send(ASK, 9)
+        await asyncio.sleep(1)
+        await rig.node.stop()
+
+    rig.loop.run_until_complete(test())
+    assert [str(failure) for failure in failures] == ["cannot be"]
+
+
+# Idle connections, and too many.
+
+
+def test_idle_connections_are_swept_and_busy_ones_are_not() -> None:
+    async def test(rig: Rig, idle: Client) -> None:
+        talking, waiting = rig.connect(), rig.connect()
+        waiting.send(fetch("t", wanted(0), max_wait_ms=60_000), 12)
+        for _ in range(6):
+            await asyncio.sleep(3)
+            await talking.ask(ASK, 9)
+        assert idle.wire.closed
+        assert not talking.wire.closed
+        assert not waiting.wire.closed
+        assert list(rig.node.listeners["PLAINTEXT"].scope.connections) == [owner(talking).id, owner(waiting).id]
+
+    on_a_node(test, connections_max_idle_ms="10000")
+
+
+def test_one_byte_now_and_then_does_not_keep_a_connection() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        for byte in framed(request_body(ASK, 9, 1)):
+            client.wire.feed(bytes((byte,)))
+            await asyncio.sleep(1)
+            if client.wire.closed:
+                break
+        assert client.wire.closed
+        assert owner(client)._buffer is None
+
+    on_a_node(test, connections_max_idle_ms="10000")
+
+
+def test_more_connections_than_allowed_are_refused_and_the_others_served(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(rig: Rig, first: Client) -> None:
+        second, third = rig.connect(), rig.connect()
+        await asyncio.sleep(0.1)
+        assert third.wire.closed
+        for client in (first, second):
+            assert (await client.ask(ASK, 9)).topics[0].error_code == 0
+        second.wire.lose(None)
+        assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
+
+    with caplog.at_level(logging.WARNING):
+        on_a_node(test, max_connections="2")
+    assert len(caplog.records) == 1

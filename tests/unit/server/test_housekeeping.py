@@ -1,0 +1,107 @@
+"""What a broker does now and then, each chore at its own interval."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.server.asking import fetch, fetched, produce, wanted
+from tests.unit.server.rig import Rig
+
+from odradek.ids import Offset
+from odradek.protocol.errors import ErrorCode
+
+
+def test_retention_deletes_what_is_old_and_tells_those_who_wait() -> None:
+    rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"retention.ms": "5000", "segment.ms": "1000"})
+        client = rig.connect()
+        await client.ask(produce("t", b"old", timestamp=rig.clock.now_ms()), 9)
+        asked = fetch("t", wanted(0, 1), max_wait_ms=20_000)
+        waiting = client.send(asked, 12)
+        response = await client.answer(waiting, asked, 12)
+        assert fetched(response)[0].log_start_offset == 1
+        assert hosted.partition.log.log_start_offset == 1
+        early = await client.ask(fetch("t", wanted(0, 0)), 12)
+        assert fetched(early)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    rig.run(test)
+
+
+def test_checkpoints_are_written_as_their_intervals_say() -> None:
+    rig = Rig(
+        properties={
+            "log.initial.task.delay.ms": "0",
+            "replica.high.watermark.checkpoint.interval.ms": "1000",
+            "log.flush.offset.checkpoint.interval.ms": "2000",
+            "log.flush.start.offset.checkpoint.interval.ms": "3000",
+        }
+    )
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t")
+        client = rig.connect()
+        await client.ask(produce("t", b"a", b"b", b"c"), 9)
+        rig.node.replicas.delete_records(hosted, Offset(2))
+        await rig.node.replicas.flush([hosted])
+        await asyncio.sleep(3.5)
+        read = rig.world.disk.read_file
+        assert b"t 0 3\n" in read("/data/replication-offset-checkpoint")
+        assert b"t 0 3\n" in read("/data/recovery-point-offset-checkpoint")
+        assert b"t 0 2\n" in read("/data/log-start-offset-checkpoint")
+
+    rig.run(test)
+
+
+def test_sealed_segments_are_synced_by_themselves() -> None:
+    rig = Rig(properties={"log.initial.task.delay.ms": "0"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"segment.bytes": str(1024 * 1024)})
+        client = rig.connect()
+        await client.ask(produce("t", b"x" * 900_000), 9)
+        await asyncio.sleep(20)
+        assert hosted.partition.log.recovery_point == 0
+        await client.ask(produce("t", b"x" * 900_000), 9)
+        await asyncio.sleep(20)
+        assert hosted.partition.log.recovery_point >= 1
+
+    rig.run(test)
+
+
+def test_flush_ms_is_kept_without_further_appends() -> None:
+    rig = Rig(properties={"log.initial.task.delay.ms": "0", "log.flush.scheduler.interval.ms": "500"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"flush.ms": "2000"})
+        await rig.connect().ask(produce("t", b"x"), 9)
+        await asyncio.sleep(1)
+        assert hosted.partition.log.recovery_point == 0
+        await asyncio.sleep(2)
+        assert hosted.partition.log.recovery_point == 1
+
+    rig.run(test)
+
+
+def test_silent_producers_are_forgotten() -> None:
+    rig = Rig(
+        properties={
+            "log.initial.task.delay.ms": "0",
+            "producer.id.expiration.ms": "10000",
+            "producer.id.expiration.check.interval.ms": "1000",
+        }
+    )
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t")
+        client = rig.connect()
+        now_ms = rig.clock.now_ms()
+        batch = {"producer_id": 7, "producer_epoch": 0, "timestamp": now_ms}
+        await client.ask(produce("t", b"x", base_sequence=0, **batch), 9)
+        await asyncio.sleep(5)
+        assert len(hosted.partition.log.producers) == 1
+        await asyncio.sleep(10)
+        assert len(hosted.partition.log.producers) == 0
+
+    rig.run(test)
