@@ -7,12 +7,14 @@ import resource
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from bench import wire
 from bench.measure import memory_mib
 from bench.servers import Server
-from tests.compat.brokers import IS_KAFKA
+from tests.compat.brokers import IS_KAFKA, new_server, running
+from tests.compat.patience import eventually
 
 IDLE_CONNECTIONS = 2_000
 pytestmark = pytest.mark.skipif(IS_KAFKA, reason="the memory of a JVM is its heap, whatever it holds")
@@ -87,3 +89,23 @@ def send_without_reading(connection: wire.Connection, frame: bytes, count: int) 
     with contextlib.suppress(TimeoutError):
         for _ in range(count):
             connection.socket.sendall(frame)
+
+
+def test_max_connections(tmp_path: Path) -> None:
+    with running(new_server(tmp_path, properties={"max.connections": "5"})) as small, ExitStack() as stack:
+        served = [stack.enter_context(wire.Connection(small.port)) for _ in range(5)]
+        assert [wire.brokers_known(connection) for connection in served] == [1] * 5
+        with wire.Connection(small.port) as one_too_many, pytest.raises((ConnectionError, wire.ConnectionClosed)):
+            wire.brokers_known(one_too_many)
+        served.pop().socket.close()
+        eventually(lambda: is_served(small), True)
+        assert [wire.brokers_known(connection) for connection in served] == [1] * 4
+        assert "Traceback" not in small.log_tail()
+
+
+def is_served(server: Server) -> bool:
+    try:
+        with wire.Connection(server.port) as connection:
+            return wire.brokers_known(connection) == 1
+    except (ConnectionError, wire.ConnectionClosed):
+        return False

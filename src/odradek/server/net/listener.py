@@ -34,9 +34,13 @@ class ListenerScope:
     def accept(self, wire: Wire) -> WireOwner:
         self._accepted += 1
         connection = Connection(self, wire, self._accepted)
-        if len(self.connections) >= self.node.config.max_connections:
+        if not self.node.serving:
+            # The port is open before the broker is registered, because its registration tells the port. A client served
+            # in between would be told of a cluster that has no broker yet; closed, it comes again.
+            _close_soon(wire)
+        elif len(self.connections) >= self.node.config.max_connections:
             log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
-            wire.close()
+            _close_soon(wire)
         else:
             self.connections[self._accepted] = connection
         return connection
@@ -82,3 +86,8 @@ class Listener:
         while True:
             await asyncio.sleep(max(idle_ms / _SWEEPS_PER_IDLE_TIME / 1000, 0.01))
             self.scope.sweep(clock.monotonic_ms() - idle_ms)
+
+
+def _close_soon(wire: Wire) -> None:
+    """Close a wire that has no owner yet: it gets it when `accept` comes back, and tells it then that it is lost."""
+    asyncio.get_running_loop().call_soon(wire.close)
