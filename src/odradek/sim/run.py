@@ -15,10 +15,12 @@ from collections.abc import Sequence
 
 from odradek.sim import checkers
 from odradek.sim.cluster import Cluster, MakeNode, TraceLog, make_node
+from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
 from odradek.sim.history import Acknowledged, History, Partition, Read
 from odradek.sim.loop import Deadlock
-from odradek.sim.workload import DURABLE_TOPICS, Consumer, FinalReader, Observer, Producer, create_topics
+from odradek.sim.producer import Producer
+from odradek.sim.workload import DURABLE_TOPICS, create_topics
 from odradek.values import value
 
 STATES = (
@@ -37,6 +39,8 @@ STATES = (
     "clock set",
     "disk full",
     "duplicate answered",
+    "fetch session used",
+    "records deleted",
 )
 """What a set of seeds must have met to prove anything."""
 
