@@ -67,6 +67,7 @@ def load(
     config.warnings = tuple(_warnings(given, origins or {}))
     _settle_directories(config)
     _settle_listeners(config, host_name)
+    _settle_http(config)
     _settle_quorum(config)
     check_logs(values)
     config.log_defaults = broker_log_defaults(values)
@@ -195,6 +196,18 @@ def _endpoints(key: str, texts: ConfigValue, protocols: Mapping[str, str]) -> tu
             )
         found.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol))
     return tuple(found)
+
+
+def _settle_http(config: NodeConfig) -> None:
+    key = "odradek.http.listener"
+    text = config.values[key]
+    if text is None:
+        return
+    matched = _ENDPOINT.fullmatch(str(text))
+    if matched is None or matched[1] != "http" or int(matched[4]) > 65535:
+        raise ConfigError(f"{key}={text} is not of the form http://host:port, for example http://127.0.0.1:9404.", key)
+    fields: dict[str, Any] = config.__dict__
+    fields["odradek_http_listener"] = Listener("HTTP", matched[2] or matched[3] or "", int(matched[4]))
 
 
 def _check_distinct(listeners: Sequence[Listener]) -> None:

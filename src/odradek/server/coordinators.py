@@ -256,6 +256,11 @@ class Coordinators:
         clock = self._clock
         return Moment(clock.now_ms(), clock.monotonic_ms())
 
+    def counts(self) -> tuple[int, int]:
+        """How many groups and committed offsets this node looks after."""
+        shards = [running.shard for running in self._running.values()]
+        return sum(len(shard.groups) for shard in shards), sum(len(shard.offsets) for shard in shards)
+
     def next_ticket(self) -> Ticket:
         self._ticket += 1
         return Ticket(self._ticket)

@@ -6,12 +6,13 @@ An `Endpoint` is one API in one version, compiled at first use: everything that 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decoder, parts_encoder
+from odradek.server.latency import Latencies
 from odradek.server.routes import Role, Route, routes_of
 
 ReturnT = TypeVar("ReturnT")
@@ -27,6 +28,7 @@ class Endpoint:
         "flexible_header",
         "flexible_response",
         "handle",
+        "latencies",
         "overlaps",
         "quick",
         "served",
@@ -43,6 +45,7 @@ class Endpoint:
         self.overlaps = route.overlaps
         self.quick = None if route.quick is None else route.quick(version)
         self.served = 0
+        self.latencies = Latencies()
 
 
 class UnservedRequest(Exception):
@@ -55,7 +58,13 @@ class Endpoints:
     def __init__(self, role: Role) -> None:
         self.routes = routes_of(role)
         self._compiled: dict[int, Endpoint] = {}
+        """By key and version in one number, as `get` is asked for them."""
         self.get = self._compiled.get
+
+    def used(self) -> Iterator[tuple[ApiKey, int, Endpoint]]:
+        """Key, version and endpoint of everything that was asked for so far."""
+        for number, endpoint in sorted(self._compiled.items()):
+            yield ApiKey(number >> 16), number & 0xFFFF, endpoint
 
     def compile(self, api_key: int, version: int) -> Endpoint:
         """The endpoint for a pair that `get` (of `api_key << 16 | version`) did not know."""

@@ -7,7 +7,7 @@ down. Until the node is registered and unfenced it takes no connection, so nobod
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from odradek.ids import NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
@@ -30,6 +30,8 @@ from odradek.server.directories import Identity, all_directories, settle_identit
 from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.housekeeping import Housekeeping
+from odradek.server.http import HttpListener
+from odradek.server.latency import Latencies
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.purgatory import Purgatory
@@ -67,6 +69,8 @@ class Node:
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
         self.listeners: dict[str, Listener] = {}
+        self._endpoints_by_role: dict[Role, Endpoints] = {}
+        self._http = HttpListener(self)
         self.ports: dict[str, int] = {}
         self.serving = False
         self.cluster_id = cluster_id
@@ -83,6 +87,12 @@ class Node:
     def image(self) -> Image:
         """Everything the cluster agreed on, as far as this node knows."""
         return self.quorum.image
+
+    def served_requests(self) -> Iterator[tuple[str, int, int, Latencies]]:
+        """Request (by Kafka's name), version, how many were answered and how long they took; of all listeners."""
+        for endpoints in self._endpoints_by_role.values():
+            for key, version, endpoint in endpoints.used():
+                yield key.name.title().replace("_", ""), version, endpoint.served, endpoint.latencies
 
     # Starting and stopping.
 
@@ -223,13 +233,18 @@ class Node:
             (self.config.broker_listeners, Role.BROKER),
             (self.config.controller_listeners, Role.CONTROLLER),
         ):
-            endpoints = Endpoints(role)
+            endpoints = self._endpoints_by_role[role] = Endpoints(role)
             for setting in listeners:
                 listener = Listener(ListenerScope(self, setting.name, endpoints, self._buffers))
                 self.listeners[setting.name] = listener
                 self.ports[setting.name] = await listener.open(setting.host, setting.port)
 
+        http = self.config.odradek_http_listener
+        if http is not None:
+            self.ports[http.name] = await self._http.open(http.host, http.port)
+
     def _close_ports(self) -> None:
+        self._http.close()
         for listener in self.listeners.values():
             listener.close()
 

@@ -29,6 +29,7 @@ from odradek.server.fetch_sessions import WatchedPartition
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
 from odradek.storage.log import AppendInfo
+from odradek.values import value
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +40,49 @@ _NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+@value
+class Traffic:
+    """What went in and out since the node started."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.messages_in + other.messages_in,
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.produce_requests + other.produce_requests,
+            self.failed_produce_requests + other.failed_produce_requests,
+            self.fetch_requests + other.fetch_requests,
+        )
+
+
+NO_TRAFFIC = Traffic()
+
+
 class Hosted:
     """One partition on this node, and the fetch sessions that want to hear of it."""
 
-    __slots__ = ("directory", "held_bytes", "index", "partition", "topic", "topic_id", "watchers")
+    __slots__ = (
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "directory",
+        "failed_appends",
+        "first_offset",
+        "held_bytes",
+        "index",
+        "partition",
+        "reads",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
 
     def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
         self.topic = topic.name
@@ -53,9 +93,24 @@ class Hosted:
         self.held_bytes = 0
         """What was appended and is shown once it is synced; watchers were not told of it yet."""
         self.watchers: dict[WatchedPartition, None] = {}
+        self.first_offset = partition.log.log_end_offset
+        """Where this life of the node began to append: with the end of the log it counts records."""
+        self.appends = self.failed_appends = self.reads = 0
+        self.bytes_in = self.bytes_out = 0
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(
+            messages_in=max(self.partition.log.log_end_offset - self.first_offset, 0),
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            produce_requests=self.appends + self.failed_appends,
+            failed_produce_requests=self.failed_appends,
+            fetch_requests=self.reads,
+        )
 
     def tell_watchers(self, added_bytes: int) -> None:
         for watcher in self.watchers:
@@ -86,6 +141,7 @@ class Replicas:
         self.directories = directories
         self._by_name: dict[str, dict[int, Hosted]] = {}
         self._by_id: dict[Uuid, dict[int, Hosted]] = {}
+        self._traffic_of_the_gone = NO_TRAFFIC
         self._offline: dict[tuple[str | Uuid, int], None] = {}
         """Partitions, under both names, that are this node's to serve and whose log directory has failed."""
         self.on_all_offline: Callable[[], None] = lambda: None
@@ -124,7 +180,13 @@ class Replicas:
         try:
             info = hosted.partition.append(batch, now_ms=now_ms)
         except OSError as failure:
+            hosted.failed_appends += 1
             raise self.storage_error(hosted, failure) from failure
+        except KafkaError:
+            hosted.failed_appends += 1
+            raise
+        hosted.appends += 1
+        hosted.bytes_in += len(batch)
         if hosted.watchers:
             partition_log = hosted.partition.log
             if partition_log.high_watermark == partition_log.log_end_offset:
@@ -165,6 +227,28 @@ class Replicas:
             held_bytes, hosted.held_bytes = hosted.held_bytes, 0
             hosted.tell_watchers(held_bytes)
         return None
+
+    # Counting.
+
+    @property
+    def offline_count(self) -> int:
+        """Partitions on directories that have failed, each of which is known by name and by id."""
+        return len(self._offline) // 2
+
+    def traffic(self) -> dict[str, Traffic]:
+        """By topic, those that were used."""
+        counted: dict[str, Traffic] = {}
+        for hosted in self:
+            if hosted.appends or hosted.failed_appends or hosted.reads:
+                counted[hosted.topic] = counted.get(hosted.topic, NO_TRAFFIC).plus(hosted.traffic)
+        return counted
+
+    def total_traffic(self) -> Traffic:
+        """Of all topics, also of those that are gone: a counter never goes back."""
+        total = self._traffic_of_the_gone
+        for counted in self.traffic().values():
+            total = total.plus(counted)
+        return total
 
     # What the cluster agreed on.
 
@@ -241,6 +325,7 @@ class Replicas:
             self._offline.pop((topic.name, index), None)
             self._offline.pop((topic.topic_id, index), None)
         for hosted in self._by_id.pop(topic.topic_id, {}).values():
+            self._traffic_of_the_gone = self._traffic_of_the_gone.plus(hosted.traffic)
             hosted.dismiss_watchers()
             try:
                 hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())

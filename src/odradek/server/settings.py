@@ -151,6 +151,12 @@ class NodeSettings:
         LIST, (), "Where to find the controllers, as `host:port`; for now at most this node itself.", None, HIGH
     )
 
+    odradek_http_listener = Setting[Listener | None](
+        STRING,
+        None,
+        "Where Prometheus reads `/metrics` and anyone `/health`, as `http://host:port`; without it nowhere.",
+    )
+
     # Connections and requests
     socket_request_max_bytes = Setting[int](
         INT, 104_857_600, "The largest request; a larger one closes its connection.", Range(1), HIGH

@@ -42,6 +42,9 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
 
+    def __len__(self) -> int:
+        return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
+
     def of(self, group_id: str) -> dict[str, PartitionOffsets]:
         """By topic and partition; the caller only reads."""
         return self._by_group.get(group_id, {})

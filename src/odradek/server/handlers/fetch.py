@@ -155,6 +155,7 @@ class Collector:
             minimum_one=self.size == 0,
         )
         data.records = read.records
+        hosted.reads += 1
         if self._committed_only:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=gone.producer_id, first_offset=gone.first_offset)
@@ -182,6 +183,8 @@ class Collector:
         for entry, data in self._found.items():
             if incremental and not _has_news(entry, data):
                 continue
+            if entry.hosted is not None:
+                entry.hosted.bytes_out += len(data.records or b"")
             entry.sent_high_watermark = data.high_watermark
             entry.sent_log_start_offset = data.log_start_offset
             name = topic_key(entry)

@@ -51,10 +51,11 @@ _FLEXIBLE_ANSWER = Struct(">iiB")
 class _Slot:
     """The place in the line of one request that was not answered at once."""
 
-    __slots__ = ("correlation_id", "endpoint", "parts", "task")
+    __slots__ = ("correlation_id", "endpoint", "parts", "since_ms", "task")
 
-    def __init__(self, endpoint: Endpoint, correlation_id: int) -> None:
+    def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
         self.endpoint = endpoint
+        self.since_ms = since_ms
         self.correlation_id = correlation_id
         self.parts: list[Part] | None = None
         self.task: asyncio.Task[Message | None] | None = None
@@ -284,7 +285,7 @@ class Connection:
         endpoint.served += 1
         self.last_request_ms = self._monotonic_ms()
         if self._waiting:
-            slot = _Slot(endpoint, correlation_id)
+            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
             slot.parts = [answer] if answer else []
             self._waiting.append(slot)
         elif answer:
@@ -299,7 +300,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             self._answer_failure(endpoint, correlation_id, error)
         else:
-            slot = _Slot(endpoint, correlation_id)
+            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
             self._waiting.append(slot)
             slot.task = asyncio.get_running_loop().create_task(resume(handler, awaited))
             slot.task.add_done_callback(lambda task: self._finish(slot, task))
@@ -307,6 +308,7 @@ class Connection:
     def _finish(self, slot: _Slot, task: asyncio.Task[Message | None]) -> None:
         if task.cancelled() or self._closed:
             return
+        slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
         error = task.exception()
         if error is not None:
             response = self._failure_answer(slot.endpoint, error)
@@ -328,7 +330,7 @@ class Connection:
     def _answer(self, endpoint: Endpoint, correlation_id: int, response: Message | None) -> None:
         parts = [] if response is None else self._encode(endpoint, correlation_id, response)
         if self._waiting:
-            slot = _Slot(endpoint, correlation_id)
+            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
             slot.parts = parts
             self._waiting.append(slot)
         else:

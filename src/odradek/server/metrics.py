@@ -1,0 +1,185 @@
+"""What a node tells Prometheus, under the names that the JMX exporter's example rules give Kafka's own metrics.
+
+Nothing is kept for it but plain integers where the work is done (bytes and appends a partition, requests an endpoint);
+everything else is looked up when someone asks, so an unwatched node pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from odradek.server.latency import QUANTILES, Latencies
+from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.server.node import Node
+
+GAUGE = "gauge"
+COUNTER = "counter"
+SUMMARY = "summary"
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[str, Labels, float]
+"""What is added to the family's name, labels, value."""
+
+
+@value
+class Family:
+    """All samples of one name."""
+
+    name: str
+    kind: str
+    doc: str
+    samples: tuple[Sample, ...]
+
+
+def exposition(node: Node) -> str:
+    """The page that Prometheus reads."""
+    lines: list[str] = []
+    for family in families(node):
+        lines.append(f"# HELP {family.name} {family.doc}")
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        for suffix, labels, number in family.samples:
+            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+            lines.append(f"{family.name}{suffix}{'{' + shown + '}' if shown else ''} {_number(number)}")
+    return "\n".join(lines) + "\n"
+
+
+def families(node: Node) -> Iterator[Family]:
+    """Everything there is to tell."""
+    yield from _topics(node)
+    yield from _logs(node)
+    yield from _replica_manager(node)
+    yield from _controller(node)
+    yield from _requests(node)
+    yield from _connections(node)
+    yield from _coordinators(node)
+
+
+def _topics(node: Node) -> Iterator[Family]:
+    """BrokerTopicMetrics: a line for the broker, and one for each topic that was used."""
+    traffic = node.replicas.traffic()
+    total = node.replicas.total_traffic()
+    for name, doc in (
+        ("messages_in", "Records appended."),
+        ("bytes_in", "Bytes of record batches appended."),
+        ("bytes_out", "Bytes of record batches read by consumers."),
+        ("produce_requests", "Appends, a partition at a time."),
+        ("failed_produce_requests", "Appends that were refused."),
+        ("fetch_requests", "Reads, a partition at a time."),
+    ):
+        samples: list[Sample] = [("", (), getattr(total, name))]
+        samples += [("", (("topic", topic),), getattr(counted, name)) for topic, counted in traffic.items()]
+        yield Family(f"kafka_server_brokertopicmetrics_{_KAFKA_NAMES[name]}_total", COUNTER, doc, tuple(samples))
+
+
+_KAFKA_NAMES = {
+    "messages_in": "messagesin",
+    "bytes_in": "bytesin",
+    "bytes_out": "bytesout",
+    "produce_requests": "totalproducerequests",
+    "failed_produce_requests": "failedproducerequests",
+    "fetch_requests": "totalfetchrequests",
+}
+
+
+def _logs(node: Node) -> Iterator[Family]:
+    hosted = list(node.replicas)
+    labels: list[Labels] = [(("topic", each.topic), ("partition", str(each.index))) for each in hosted]
+    logs = [each.partition.log for each in hosted]
+    for name, doc, numbers in (
+        ("size", "Bytes of a partition's log.", [log.size_bytes for log in logs]),
+        ("logstartoffset", "The first offset of a partition.", [log.log_start_offset for log in logs]),
+        ("logendoffset", "The offset that the next record gets.", [log.log_end_offset for log in logs]),
+        ("numlogsegments", "Segments of a partition's log.", [len(log.segments) for log in logs]),
+    ):
+        samples = [("", label, number) for label, number in zip(labels, numbers, strict=True)]
+        yield Family(f"kafka_log_log_{name}", GAUGE, doc, tuple(samples))
+    offline = sum(not directory.online for directory in node.replicas.directories)
+    yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.", offline)
+
+
+def _replica_manager(node: Node) -> Iterator[Family]:
+    states = [hosted.partition.state for hosted in node.replicas]
+    minimums = [hosted.partition.log.config.min_insync_replicas for hosted in node.replicas]
+    enough = [min(minimum, len(state.replicas)) for minimum, state in zip(minimums, states, strict=True)]
+    counts = [len(state.isr) for state in states]
+    prefix = "kafka_server_replicamanager_"
+    yield _gauge(prefix + "partitioncount", "Partitions on this broker.", len(states))
+    leads = sum(hosted.partition.is_leader for hosted in node.replicas)
+    yield _gauge(prefix + "leadercount", "Partitions that this broker leads.", leads)
+    behind = sum(count < len(state.replicas) for count, state in zip(counts, states, strict=True))
+    yield _gauge(prefix + "underreplicatedpartitions", "Partitions with replicas that are not in sync.", behind)
+    below = sum(count < needed for count, needed in zip(counts, enough, strict=True))
+    yield _gauge(prefix + "underminisrpartitioncount", "Partitions with fewer in sync than needed.", below)
+    at = sum(count == needed for count, needed in zip(counts, enough, strict=True))
+    yield _gauge(prefix + "atminisrpartitioncount", "Partitions with just as many in sync as needed.", at)
+    yield _gauge(prefix + "offlinereplicacount", "Replicas on failed directories.", node.replicas.offline_count)
+
+
+def _controller(node: Node) -> Iterator[Family]:
+    image = node.image
+    brokers = list(image.cluster.brokers.values())
+    partitions = [partition for topic in image.topics.by_name.values() for partition in topic.partitions]
+    prefix = "kafka_controller_kafkacontroller_"
+    yield _gauge(prefix + "activecontrollercount", "1 on the active controller.", int(node.serving))
+    yield _gauge(prefix + "activebrokercount", "Brokers that are not fenced.", sum(not each.fenced for each in brokers))
+    yield _gauge(prefix + "fencedbrokercount", "Brokers that are fenced.", sum(each.fenced for each in brokers))
+    yield _gauge(prefix + "globaltopiccount", "Topics in the cluster.", len(image.topics.by_name))
+    yield _gauge(prefix + "globalpartitioncount", "Partitions in the cluster.", len(partitions))
+    leaderless = sum(each.leader < 0 for each in partitions)
+    yield _gauge(prefix + "offlinepartitionscount", "Partitions without a leader.", leaderless)
+    astray = sum(bool(each.replicas) and each.leader != each.replicas[0] for each in partitions)
+    yield _gauge(prefix + "preferredreplicaimbalancecount", "Partitions not led by their first replica.", astray)
+    yield _gauge(prefix + "lastappliedrecordoffset", "The newest metadata record applied.", image.provenance.offset)
+
+
+def _requests(node: Node) -> Iterator[Family]:
+    counted: list[Sample] = []
+    timed: list[Sample] = []
+    for request, version, served, latencies in node.served_requests():
+        counted.append(("", (("request", request), ("version", str(version))), served))
+        labels = (("request", request), ("version", str(version)))
+        timed += _summary(labels, served, latencies)
+    name = "kafka_network_requestmetrics_"
+    yield Family(name + "requests_total", COUNTER, "Requests answered.", tuple(counted))
+    yield Family(name + "totaltimems", SUMMARY, "Milliseconds from a request's arrival to its answer.", tuple(timed))
+
+
+def _summary(labels: Labels, served: int, latencies: Latencies) -> Iterable[Sample]:
+    for quantile in QUANTILES:
+        yield "", (*labels, ("quantile", str(quantile))), latencies.quantile(quantile, served)
+    yield "_count", labels, served
+
+
+def _connections(node: Node) -> Iterator[Family]:
+    samples = [
+        ("", (("listener", name),), len(listener.scope.connections)) for name, listener in node.listeners.items()
+    ]
+    yield Family("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections.", tuple(samples))
+    name = "kafka_server_fetchsessioncache_"
+    yield _gauge(name + "numincrementalfetchsessions", "Fetch sessions.", len(node.fetch_sessions))
+    watched = sum(len(session.partitions) for session in node.fetch_sessions)
+    yield _gauge(name + "numincrementalfetchpartitionscached", "Partitions in fetch sessions.", watched)
+    purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    yield _gauge(purgatory, "Requests that wait.", len(node.purgatory))
+
+
+def _coordinators(node: Node) -> Iterator[Family]:
+    groups, offsets = node.coordinators.counts()
+    prefix = "kafka_coordinator_group_groupmetadatamanager_"
+    yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
+    yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)
+
+
+def _gauge(name: str, doc: str, number: float) -> Family:
+    return Family(name, GAUGE, doc, (("", (), number),))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(number: float) -> str:
+    return str(number) if isinstance(number, int) else repr(float(number))
