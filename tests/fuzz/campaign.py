@@ -78,7 +78,7 @@ class Sent:
 
 
 class Lines(logging.Handler):
-    """Warnings of the node; anything worse fails the round."""
+    """What the server warns of; anything worse, wherever it comes from, fails the round."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -86,8 +86,10 @@ class Lines(logging.Handler):
         self.failures: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        worse = record.levelno > logging.WARNING or record.exc_info
-        (self.failures if worse else self.warnings).append(self.format(record))
+        if record.levelno > logging.WARNING or record.exc_info:
+            self.failures.append(self.format(record))
+        elif record.name.startswith("odradek.server."):  # Storage tells of bad batches whenever a search meets one.
+            self.warnings.append(self.format(record))
 
 
 class Round:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
 from odradek.protocol.codec import encode
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from odradek.protocol.primitives import decode_uvarint
@@ -94,7 +94,7 @@ def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: i
         transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
         topic_id = Uuid(bytes(frame[position + 8 : position + 24]))
         batches = _batches(frame, position + 24)
-    except (StructError, IndexError):
+    except (StructError, IndexError, MalformedFrame):
         return None
     if transaction or topics != 2 or batches is None:
         return None
@@ -117,7 +117,7 @@ def _by_name(version: int) -> QuickHandler:
             sized_name = bytes(frame[position + 8 : name_end])
             batches = _batches(frame, name_end)
             topic = sized_name[1:].decode()
-        except (StructError, IndexError, UnicodeDecodeError):
+        except (StructError, IndexError, MalformedFrame, UnicodeDecodeError):
             return None
         if transaction or topics != 2 or batches is None or not 0 < sized_name[0] < 128:
             return None

@@ -190,6 +190,22 @@ def test_an_append_time_is_told(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, version: int) -> None:
+    def test(node: Node) -> None:
+        quick = quick_produce(version)
+        whole = frame_of(node, version, "plain")[4:]
+        start = 10 + 2 + (1 if version >= 9 else 0)
+        left_alone = 0
+        for position in range(start, len(whole) - 61 - 50):
+            spoilt = bytearray(whole)
+            spoilt[position : position + 6] = b"\xff" * 6
+            left_alone += quick(node, memoryview(spoilt), start, 1) is None
+        assert left_alone > 10
+
+    on_a_node(tmp_path, test)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
         quick = quick_produce(version)
