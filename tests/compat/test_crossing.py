@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from bench.servers import Server
 from tests.compat import maven
-from tests.compat.clients import JAVA, KAFKA_PYTHON, PYTHON_CLIENTS, Client, ProducerSettings, Record
+from tests.compat.clients import CONFLUENT, JAVA, KAFKA_PYTHON, PYTHON_CLIENTS, Client, ProducerSettings, Record
 
 pytestmark = pytest.mark.compat
 
@@ -116,3 +116,15 @@ def test_order_holds_with_requests_in_flight(
     seen = client.consume(server.bootstrap, topic, dict.fromkeys(range(4), 0), len(records))
     for index, part in by_partition(seen).items():
         assert [record for _, record in part] == records[index::4]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("producer", [CONFLUENT, JAVA], ids=repr)
+@pytest.mark.parametrize("consumer", [CONFLUENT, JAVA], ids=repr)
+def test_a_record_with_neither_key_nor_value(
+    server: Server, new_topic: Callable[..., str], producer: Client, consumer: Client
+) -> None:
+    topic = new_topic(1)
+    records = [Record(0, BASE_MS, None, None), Record(0, BASE_MS, None, None, (("only a header", None),))]
+    producer.produce(server.bootstrap, topic, records, ProducerSettings())
+    assert consumer.consume(server.bootstrap, topic, {0: 0}, 2) == list(enumerate(records))

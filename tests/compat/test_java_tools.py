@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from bench.apache_kafka import tool
 from bench.servers import Server
-from tests.compat.brokers import IS_KAFKA
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -31,7 +30,6 @@ def test_kafka_topics_creates_lists_alters_and_deletes(server: Server) -> None:
     assert "tools-topic" not in tool(topics, *address, "--list").splitlines()
 
 
-@pytest.mark.xfail(not IS_KAFKA, strict=True, reason="kafka-topics --describe asks DescribeConfigs: see docs/GAPS.md")
 def test_kafka_topics_describes(server: Server, new_topic: Callable[..., str]) -> None:
     topic = new_topic(3, retention_ms="3600000")
     said = tool(
