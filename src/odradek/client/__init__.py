@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.cluster import TopicPartition
+    from odradek.client.consumer import Consumer, ConsumerRecord
     from odradek.client.facade import Client
     from odradek.client.producer import Producer, RecordMetadata
 
-__all__ = ["Admin", "Client", "Producer", "RecordMetadata", "TopicPartition"]
+__all__ = ["Admin", "Client", "Consumer", "ConsumerRecord", "Producer", "RecordMetadata", "TopicPartition"]
 
 _HOMES = {
     "Admin": "odradek.client.admin",
     "Client": "odradek.client.facade",
+    "Consumer": "odradek.client.consumer",
+    "ConsumerRecord": "odradek.client.consumer",
     "Producer": "odradek.client.producer",
     "RecordMetadata": "odradek.client.producer",
     "TopicPartition": "odradek.client.cluster",

@@ -9,6 +9,7 @@ from odradek.client.settings import Given
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
+    from odradek.client.consumer import Consumer
     from odradek.client.producer import Producer
     from odradek.client.producer.partitioners import Partitioner
 
@@ -29,3 +30,8 @@ class Client:
         from odradek.client.producer import Producer
 
         return Producer(self._ports, {**self._settings, **(settings or {})}, partitioner=partitioner)
+
+    def consumer(self, settings: Given | None = None) -> Consumer:
+        from odradek.client.consumer import Consumer
+
+        return Consumer(self._ports, {**self._settings, **(settings or {})})

@@ -8,9 +8,9 @@ from functools import partial
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
 from odradek.client.cluster import TopicPartition, by_topic
+from odradek.client.group_assignment import read_assignment
 from odradek.client.leaders import Answers
 from odradek.client.offsets import CommittedOffset, commit_offsets, fetch_offsets
-from odradek.protocol.codec import decoder
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -18,7 +18,6 @@ from odradek.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from odradek.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -202,24 +201,15 @@ def _classic_description(group: DescribedGroup, coordinator: int) -> GroupDescri
                 member.group_instance_id,
                 member.client_id,
                 member.client_host,
-                read_assignment(member.member_assignment) if group.protocol_type == _CONSUMER else (),
+                _written(member.member_assignment) if group.protocol_type == _CONSUMER else (),
             )
             for member in group.members
         ),
     )
 
 
-def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in what a classic group's leader wrote for a member; nothing where it wrote nothing sensible."""
-    if len(data) < 2:
-        return ()
-    version = min(int.from_bytes(data[:2], "big"), ConsumerProtocolAssignment.versions.high)
+def _written(data: bytes) -> tuple[TopicPartition, ...]:
     try:
-        assignment, _ = decoder(ConsumerProtocolAssignment, version)(data, 2)
+        return tuple(read_assignment(data))
     except MalformedFrame:
-        return ()
-    return tuple(
-        TopicPartition(topic.topic, partition)
-        for topic in assignment.assigned_partitions
-        for partition in topic.partitions
-    )
+        return ()  # Between a group's leader and its members anything may be written; brokers do not look.

@@ -1,0 +1,455 @@
+"""The consumer as its user sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import TypeAlias
+
+from odradek.client.cluster import Cluster, Ports, TopicPartition
+from odradek.client.consumer.fetcher import RESETS, Fetcher
+from odradek.client.consumer.membership import GroupMember
+from odradek.client.consumer.positions import NOWHERE, Positions
+from odradek.client.consumer.records import ConsumerRecord
+from odradek.client.errors import ClientError, ConsumerMisused, NoOffsetForPartition
+from odradek.client.leaders import EARLIEST, LATEST, FoundOffset, list_offsets
+from odradek.client.offsets import NOBODY, CommittedOffset, commit_offsets, fetch_offsets
+from odradek.client.settings import CONSUMER_TABLE, Given, Settings
+from odradek.protocol.errors import KafkaError
+
+Listener: TypeAlias = Callable[[list[TopicPartition]], Awaitable[None] | None]
+"""What hears of partitions that come or go; it may await."""
+
+FOREVER_MS = 1 << 40
+
+
+class Consumer:
+    """Reads records, from partitions it was assigned or as a member of a group.
+
+    Like the Java client it works while it is polled: rebalances, their callbacks and automatic commits happen inside
+    `poll` (or `async for`), only heartbeats and fetches go on between. Not to be used by two tasks at once.
+    """
+
+    def __init__(self, ports: Ports, settings: Given) -> None:
+        held = Settings(CONSUMER_TABLE, settings)
+        self.cluster = Cluster(ports, held, auto_create=held.flag("allow.auto.create.topics"))
+        self._settings = held
+        self._clock = ports.clock
+        self._positions = Positions()
+        self._event = asyncio.Event()
+        self._fetcher = Fetcher(self.cluster, self._positions, self._event.set)
+        self._group_id = held.optional_text("group.id")
+        self._timeout_ms = held.number("default.api.timeout.ms")
+        self._read_committed = held.text("isolation.level") == "read_committed"
+        self._auto_commit = held.flag("enable.auto.commit") and self._group_id is not None
+        self._auto_commit_ms = held.number("auto.commit.interval.ms")
+        self._commit_at_ms = 0
+        self._committing: asyncio.Task[None] | None = None
+        self._locating: asyncio.Task[None] | None = None
+        self._member: GroupMember | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._matched_ms = -FOREVER_MS
+        self._counts: dict[str, int] = {}
+        self._listeners: tuple[Listener | None, Listener | None, Listener | None] = (None, None, None)
+        self._polled: deque[ConsumerRecord] = deque()
+        self._closed = False
+
+    # What to read.
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions, without being a member of the group."""
+        if self._member is not None:
+            raise ConsumerMisused("subscribe and assign exclude each other: unsubscribe first")
+        self._positions.replace(partitions)
+        self._forget_polled()
+
+    def subscribe(
+        self,
+        topics: Collection[str] | re.Pattern[str],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Become a member of the group, for topics by name or for all whose whole name a pattern matches.
+
+        Without `on_lost`, `on_revoked` hears of lost partitions too.
+        """
+        if self._group_id is None:
+            raise ConsumerMisused("subscribe needs a group.id; without one, assign partitions")
+        if self._member is None:
+            if len(self._positions):
+                raise ConsumerMisused("subscribe and assign exclude each other: unsubscribe first")
+            self._member = GroupMember(self.cluster, self, self._event.set)
+            self._commit_at_ms = self._clock.monotonic_ms() + self._auto_commit_ms
+        self._listeners = (on_assigned, on_revoked, on_lost or on_revoked)
+        self._pattern = topics if isinstance(topics, re.Pattern) else None
+        self._matched_ms = -FOREVER_MS
+        if not isinstance(topics, re.Pattern):
+            self._member.topics = tuple(sorted(dict.fromkeys(topics)))
+        self._member.rejoin()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        if self._member is not None:
+            member = self._member
+            await self.before_rejoin()
+            await self.revoked(list(self._positions), lost=False)
+            self._member = None
+            await member.leave()
+        self._positions.replace(())
+        self._forget_polled()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._positions)
+
+    # Reading.
+
+    async def poll(self, timeout_ms: int = 0, *, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most `max.poll.records`; none if none came within the time.
+
+        What it returned before counts as read: the position, and with it the next automatic commit, is behind it.
+        """
+        if self._polled:
+            return [self._polled.popleft() for _ in range(min(len(self._polled), max_records or len(self._polled)))]
+        count = self._settings.number("max.poll.records") if max_records is None else max_records
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            self._event.clear()
+            self._maybe_auto_commit()
+            if await self._is_assigned() and not self._locate():
+                records = self._take(count)
+                self._fetcher.send()
+                if records:
+                    return records
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                await asyncio.sleep(0)
+                return []
+            await self._wait(left_ms)
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record, however long it takes; a commit made now covers what was returned before it."""
+        while not self._polled:
+            if self._closed:
+                raise StopAsyncIteration
+            self._polled.extend(await self.poll(1_000))
+        return self._polled.popleft()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing of these until they are resumed; the consumer stays their owner."""
+        for partition in partitions:
+            self._positions[partition].is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._positions[partition].is_paused = False
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return [partition for partition, state in self._positions.items() if state.is_paused]
+
+    # Where.
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading there."""
+        if offset < 0:
+            raise ConsumerMisused(f"an offset cannot be {offset}")
+        self._positions[partition].move_to(offset)
+        self._forget_polled(partition)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset there is, of these partitions or of all."""
+        self._seek_to(EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record, of these partitions or of all."""
+        self._seek_to(LATEST, partitions)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record, found out now if it is not known yet."""
+        state = self._positions[partition]
+        while state.position == NOWHERE:
+            await self._locate_all()
+        for record in self._polled:
+            if (record.topic, record.partition) == partition:
+                return record.offset
+        return state.position
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that are still there."""
+        return {each: found.offset for each, found in (await self._found(dict.fromkeys(partitions, EARLIEST))).items()}
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets behind the last records that this consumer may see."""
+        return {each: found.offset for each, found in (await self._found(dict.fromkeys(partitions, LATEST))).items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first record of each partition that is at least as young; None where there is none."""
+        found = await self._found(timestamps)
+        return {partition: each if each.offset >= 0 else None for partition, each in found.items()}
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many records are behind the position, as of the last fetch; None before it."""
+        state = self._positions[partition]
+        end = state.last_stable_offset if self._read_committed else state.high_watermark
+        return None if end == NOWHERE or state.position == NOWHERE else max(end - state.position, 0)
+
+    # Committing.
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
+        """Store positions (or these offsets) for the group, over retriable errors; raises if it cannot be done."""
+        wanted = self._consumed() if offsets is None else _committable(offsets)
+        await self._commit(wanted)
+
+    def commit_async(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> asyncio.Task[None]:
+        """Begin a commit of what is read now; await the task to hear how it ended."""
+        wanted = self._consumed() if offsets is None else _committable(offsets)
+        return asyncio.ensure_future(self._commit(wanted))
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the group has committed for these."""
+        group_id = self._group()
+        found = await self.cluster.retrying(
+            lambda: fetch_offsets(self.cluster, group_id, partitions, require_stable=self._read_committed)
+        )
+        answers: dict[TopicPartition, CommittedOffset | None] = {}
+        for partition in partitions:
+            answer = found.get(partition)
+            if isinstance(answer, KafkaError):
+                raise answer
+            answers[partition] = answer
+        return answers
+
+    # The end.
+
+    async def close(self) -> None:
+        """Commit if commits are automatic, leave the group, close all connections."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._member is not None:
+                await self.unsubscribe()
+            elif self._auto_commit:
+                await self.before_rejoin()
+        finally:
+            for task in (self._locating, self._committing):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait([task])
+            await self._fetcher.close()
+            await self.cluster.close()
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the membership calls.
+
+    def owned(self) -> Collection[TopicPartition]:
+        return list(self._positions)
+
+    async def before_rejoin(self) -> None:
+        offsets = self._consumed()
+        if self._auto_commit and offsets:
+            try:
+                async with asyncio.timeout(self._timeout_ms / 1000):
+                    await self._commit(offsets)
+            except (KafkaError, ClientError, TimeoutError):
+                return  # What could not be committed is read again: at least once is what automatic commits promise.
+
+    async def assigned(self, partitions: Sequence[TopicPartition], added: Sequence[TopicPartition]) -> None:
+        self._positions.replace(partitions)
+        self._counts = self._partition_counts()
+        await self._tell(self._listeners[0], list(added))
+
+    async def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        if partitions:
+            self._forget_polled(*partitions)
+            await self._tell(self._listeners[2 if lost else 1], list(partitions))
+            gone = frozenset(partitions)
+            self._positions.replace([partition for partition in self._positions if partition not in gone])
+
+    # Inside.
+
+    async def _wait(self, left_ms: int) -> None:
+        """Until something happened, a commit is due, or the time is up."""
+        if self._auto_commit:
+            left_ms = min(left_ms, max(self._commit_at_ms - self._clock.monotonic_ms(), 1))
+        timer = asyncio.get_running_loop().call_later(left_ms / 1000, self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            timer.cancel()
+
+    async def _is_assigned(self) -> bool:
+        if self._member is None:
+            if not len(self._positions):
+                raise ConsumerMisused("nothing to read: subscribe to topics or assign partitions first")
+            return True
+        await self._watch_topics(self._member)
+        return await self._member.step()
+
+    async def _watch_topics(self, member: GroupMember) -> None:
+        """Join again when topics of the pattern come or go, or, as leader, when a topic has more partitions."""
+        now_ms = self._clock.monotonic_ms()
+        if self._pattern is not None and now_ms - self._matched_ms > self._settings.number("metadata.max.age.ms"):
+            await self.cluster.retrying(lambda: self.cluster.refresh(None))
+            self._matched_ms = now_ms
+            hidden = self._settings.flag("exclude.internal.topics")
+            names = [
+                name
+                for name, topic in self.cluster.topics.items()
+                if self._pattern.fullmatch(name) and not (topic.internal and hidden)
+            ]
+            if tuple(sorted(names)) != member.topics:
+                member.topics = tuple(sorted(names))
+                member.rejoin()
+        if member.is_leader and member.is_stable and self._counts != self._partition_counts():
+            self._counts = self._partition_counts()
+            member.rejoin()
+
+    def _partition_counts(self) -> dict[str, int]:
+        topics = self.cluster.topics
+        wanted = () if self._member is None else self._member.topics
+        return {name: len(topics[name].partitions) for name in wanted if name in topics}
+
+    def _take(self, count: int) -> list[ConsumerRecord]:
+        failure, self._fetcher.failure = self._fetcher.failure, None
+        if failure is not None:
+            raise failure
+        return self._fetcher.take(count)
+
+    def _locate(self) -> bool:
+        """Whether positions are still being found out; begins it where one is missing."""
+        if self._locating is not None:
+            if not self._locating.done():
+                return True
+            done, self._locating = self._locating, None
+            done.result()
+        missing = [partition for partition, state in self._positions.items() if state.position == NOWHERE]
+        if missing:
+            self._locating = asyncio.ensure_future(self._locate_all())
+            self._locating.add_done_callback(lambda _: self._event.set())
+        return len(missing) == len(self._positions) and bool(missing)
+
+    async def _locate_all(self) -> None:
+        """Give every partition a position: what was asked for, what is committed, or `auto.offset.reset`."""
+        fresh = [partition for partition, state in self._positions.items() if _is_fresh(state.position, state.reset_to)]
+        if fresh and self._group_id is not None:
+            for partition, held in (await self.committed(fresh)).items():
+                state = self._positions.get(partition)
+                if held is not None and state is not None and _is_fresh(state.position, state.reset_to):
+                    state.move_to(held.offset)
+                    state.leader_epoch = held.leader_epoch
+        policy = RESETS.get(self._settings.text("auto.offset.reset"))
+        for partition, state in self._positions.items():
+            if _is_fresh(state.position, state.reset_to):
+                if policy is None:
+                    raise NoOffsetForPartition(f"{partition} has no committed offset, and auto.offset.reset is none")
+                state.reset(policy)
+        wanted = {
+            partition: state.reset_to for partition, state in self._positions.items() if state.reset_to is not None
+        }
+        for partition, found in (await self._found(wanted)).items():
+            state = self._positions.get(partition)
+            if state is not None and state.reset_to == wanted[partition]:
+                state.move_to(found.offset)
+
+    async def _found(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        answers = await list_offsets(
+            self.cluster, wanted, timeout_ms=self._timeout_ms, read_committed=self._read_committed
+        )
+        found: dict[TopicPartition, FoundOffset] = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[partition] = answer
+        return found
+
+    def _seek_to(self, end: int, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions or list(self._positions):
+            self._positions[partition].reset(end)
+            self._forget_polled(partition)
+
+    def _consumed(self) -> dict[TopicPartition, CommittedOffset]:
+        """Positions, but not beyond what `async for` has yet to return."""
+        offsets = self._positions.consumed()
+        for record in reversed(self._polled):
+            offsets[TopicPartition(record.topic, record.partition)] = CommittedOffset(record.offset)
+        return offsets
+
+    def _maybe_auto_commit(self) -> None:
+        if not self._auto_commit or self._clock.monotonic_ms() < self._commit_at_ms:
+            return
+        if self._committing is not None and not self._committing.done():
+            return
+        self._commit_at_ms = self._clock.monotonic_ms() + self._auto_commit_ms
+        offsets = self._consumed()
+        if offsets and (self._member is None or not self._member.needs_join):
+            self._committing = asyncio.ensure_future(self._commit_quietly(offsets))
+
+    async def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        try:
+            await self._commit(offsets, timeout_ms=self._auto_commit_ms)
+        except (KafkaError, ClientError):
+            return  # The next one covers this one, too.
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_ms: int | None = None
+    ) -> None:
+        group_id = self._group()
+        if not offsets:
+            return
+
+        async def attempt() -> None:
+            member = NOBODY if self._member is None else self._member.membership
+            for failure in (await commit_offsets(self.cluster, group_id, offsets, member)).values():
+                if failure is not None:
+                    raise failure
+
+        try:
+            await self.cluster.retrying(attempt, timeout_ms=timeout_ms)
+        except KafkaError as refusal:
+            if self._member is not None:
+                self._member.note_commit_failure(refusal)
+            raise
+
+    def _group(self) -> str:
+        if self._group_id is None:
+            raise ConsumerMisused("offsets are committed for a group: give a group.id")
+        return self._group_id
+
+    def _forget_polled(self, *partitions: TopicPartition) -> None:
+        """Drop what `async for` has not returned yet, of these partitions or of all."""
+        self._polled = deque(
+            record for record in self._polled if partitions and (record.topic, record.partition) not in partitions
+        )
+
+    async def _tell(self, listener: Listener | None, partitions: list[TopicPartition]) -> None:
+        if listener is not None:
+            told = listener(partitions)
+            if told is not None:
+                await told
+
+
+def _is_fresh(position: int, reset_to: int | None) -> bool:
+    return position == NOWHERE and reset_to is None
+
+
+def _committable(offsets: Mapping[TopicPartition, CommittedOffset | int]) -> dict[TopicPartition, CommittedOffset]:
+    return {partition: CommittedOffset(held) if isinstance(held, int) else held for partition, held in offsets.items()}
