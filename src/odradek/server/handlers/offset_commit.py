@@ -51,10 +51,11 @@ def _sort(
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused(topic, topic.partitions, code))
             continue
+        topic.name = image.name
         count = len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
         if good:
-            known.append(OffsetCommitRequestTopic(name=image.name, topic_id=topic.topic_id, partitions=good))
+            known.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=good))
         if len(good) < len(topic.partitions):
             bad = [part for part in topic.partitions if not 0 <= part.partition_index < count]
             refused.append(_refused(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

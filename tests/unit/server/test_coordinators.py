@@ -1,0 +1,239 @@
+"""The shell of the coordinators: loading, restarts, syncing, and logs that refuse."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.server.group_clients import (
+    QUICK,
+    commit,
+    committed,
+    find_coordinator,
+    heartbeat,
+    join,
+    node_with_topic,
+    stable_member,
+    sync,
+)
+from tests.unit.server.rig import Rig
+
+from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.runtime import decode_record
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.join_group import JoinGroupResponse
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
+from odradek.protocol.records.record import Record
+from odradek.server.replicas import Hosted
+
+
+def log_of(rig: Rig, group_id: str) -> Hosted:
+    index = rig.node.coordinators.partition_of(group_id)
+    return rig.node.replicas.require("__consumer_offsets", index)
+
+
+def test_a_group_outlives_its_coordinator() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        for offset in range(100):
+            await client.ask(commit("g", "t", {0: offset, 1: 7}, **member), 9)
+        for end in ("orderly", "crash"):
+            if end == "orderly":
+                await rig.restart()
+            else:
+                rig.crash()
+                rig.device.locks.clear()
+                await rig.start()
+            client = rig.connect()
+            while (beat := await client.ask(heartbeat(joined), 4)).error_code != 0:
+                assert beat.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert await committed(client) == {0: 99, 1: 7}
+        # It has the session timeout to be heard of, and then its place is empty.
+        await asyncio.sleep(9.9)
+        assert (await client.ask(heartbeat(joined), 4)).error_code == 0
+        await asyncio.sleep(10.1)
+        assert (await client.ask(heartbeat(joined), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    rig.run(run)
+
+
+def test_while_a_shard_is_loaded_requests_are_put_off() -> None:
+    rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        for offset in range(50):
+            await client.ask(commit("g", "t", {0: offset}), 9)
+        await rig.restart()
+        client = rig.connect()
+        group = OffsetFetchRequestGroup(group_id="g", topics=None)
+        codes = []
+        while not codes or codes[-1] != 0:
+            codes.append((await client.ask(OffsetFetchRequest(groups=[group]), 9)).groups[0].error_code)
+            await asyncio.sleep(0)
+        assert codes[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await committed(client) == {0: 49}
+
+    rig.run(run)
+
+
+def test_answers_wait_for_the_sync_that_was_asked_for() -> None:
+    rig = Rig(properties=QUICK | {"log.flush.interval.messages": "1"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        for offset in range(3):
+            await client.ask(commit("g", "t", {0: offset}), 9)
+            assert await committed(client) == {0: offset}
+            partition_log = log_of(rig, "g").partition.log
+            assert partition_log.recovery_point == partition_log.log_end_offset == offset + 1
+        joined = await stable_member(client)
+        assert joined.generation_id == 1
+
+    rig.run(run)
+
+
+def test_a_full_disk_refuses_commits_and_goes_on_with_the_rest() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        await client.ask(commit("g", "t", {0: 1}, **member), 9)
+        rig.device.capacity = rig.device.used
+        refused = await client.ask(commit("g", "t", {0: 2}, **member), 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert (await client.ask(join("new"), 3)).error_code == ErrorCode.NOT_COORDINATOR
+        assert await committed(client) == {0: 1}
+        assert (await client.ask(heartbeat(joined), 4)).error_code == 0
+        rig.device.capacity = 1 << 40
+        await client.ask(commit("g", "t", {0: 3}, **member), 9)
+        assert await committed(client) == {0: 3}
+        assert (await stable_member(client, "new")).generation_id == 1
+
+    rig.run(run)
+
+
+def test_what_kafka_reads_is_in_the_log() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> list[bytes]:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        await client.ask(commit("g", "t", {0: 5}, member_id=joined.member_id, generation_id_or_member_epoch=1), 9)
+        partition_log = log_of(rig, "g").partition.log
+        read = partition_log.read(0, max_bytes=1 << 20, end_offset=partition_log.high_watermark, minimum_one=True)
+        records = read.records if isinstance(read.records, bytes) else read.records.read()
+        return [bytes(batch) for batch in iter_batches(records)]
+
+    kinds, versions = [], []
+    for batch in rig.run(run):
+        for record in decode_records(batch):
+            assert record.key is not None
+            decoded = decode_record(GROUP_RECORDS, record.key, record.value)
+            assert decoded is not None
+            kinds.append(type(decoded.value).__name__)
+            versions.append((record.key[:2], (record.value or b"")[:2]))
+    assert kinds == ["GroupMetadataValue", "GroupMetadataValue", "OffsetCommitValue"]
+    assert versions == [(b"\0\2", b"\0\3"), (b"\0\2", b"\0\3"), (b"\0\1", b"\0\3")]
+
+
+@pytest.mark.parametrize("codec", ["1", "4"])
+def test_batches_are_compressed_as_the_configuration_says(codec: str) -> None:
+    rig = Rig(properties=QUICK | {"offsets.topic.compression.codec": codec})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 5}), 9)
+        partition_log = log_of(rig, "g").partition.log
+        read = partition_log.read(0, max_bytes=1 << 20, end_offset=1, minimum_one=True)
+        records = read.records if isinstance(read.records, bytes) else read.records.read()
+        assert records[22] == int(codec)
+        await rig.restart()
+        client = rig.connect()
+        await asyncio.sleep(1)
+        assert await committed(client) == {0: 5}
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("client_id", ["tester", "__admin_client"])
+def test_clients_do_not_write_to_the_coordinators_log(client_id: str) -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = rig.connect()
+        await find_coordinator(client)
+        batch = build_batch([Record(key=b"\0\x63", value=b"junk")], timestamp=rig.clock.now_ms())
+        part = PartitionProduceData(index=0, records=bytes(batch))
+        topic = TopicProduceData(name="__consumer_offsets", partition_data=[part])
+        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+        at = client.send(request, 9, client_id=client_id)
+        response = await client.answer(at, request, 9)
+        code = 0 if client_id == "__admin_client" else ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert response.responses[0].partition_responses[0].error_code == code
+        # A kind of record that nobody knows is passed over.
+        await rig.restart()
+        await asyncio.sleep(1)
+        assert await committed(rig.connect()) == {}
+
+    rig.run(run)
+
+
+def test_a_log_that_cannot_be_read_is_coordinated_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        bad = memoryview(build_batch([Record(key=b"\0\1junk", value=b"\0\3")], timestamp=rig.clock.now_ms()))
+        rig.node.replicas.append(log_of(rig, "g"), bad, now_ms=rig.clock.now_ms())
+        await rig.restart()
+        client = rig.connect()
+        await asyncio.sleep(1)
+        refused = await client.ask(commit("g", "t", {0: 1}), 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+
+    rig.run(run)
+    assert "cannot be loaded" in caplog.text
+
+
+def test_stopping_lets_everyone_go_who_waits() -> None:
+    rig = Rig(properties=QUICK | {"group.initial.rebalance.delay.ms": "60000"})
+
+    async def run() -> None:
+        client = rig.connect()
+        await find_coordinator(client)
+        client.send(join(), 3)
+        await asyncio.sleep(0.1)
+
+    rig.run(run)
+
+
+def test_a_rebalance_of_a_thousand_members_writes_one_record() -> None:
+    rig = Rig(properties=QUICK | {"group.initial.rebalance.delay.ms": "1000"})
+
+    async def run() -> None:
+        client = rig.connect()
+        await find_coordinator(client)
+        clients = [rig.connect() for _ in range(1000)]
+        asked = [each.send(join(), 3, client_id=f"m{number}") for number, each in enumerate(clients)]
+        joined: list[JoinGroupResponse] = [
+            await each.answer(at, join(), 3) for each, at in zip(clients, asked, strict=True)
+        ]
+        before = log_of(rig, "g").partition.log.log_end_offset
+        (leader,) = (answer for answer in joined if answer.members)
+        assignments = {f"m{number}": b"x" for number in range(1000)}
+        requests = [sync(answer, **(assignments if answer is leader else {})) for answer in joined]
+        asked = [each.send(request, 5) for each, request in zip(clients, requests, strict=True)]
+        for each, at, request in zip(clients, asked, requests, strict=True):
+            assert (await each.answer(at, request, 5)).assignment == b"x"
+        assert log_of(rig, "g").partition.log.log_end_offset == before + 1
+
+    rig.run(run)
