@@ -8,7 +8,7 @@ whole log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from odradek.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -209,6 +209,23 @@ class Producers:
         )
         return None
 
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Remember batches from before those that are known; in the order of the log."""
+        found: dict[int, list[KeptBatch]] = {}
+        for header in headers:
+            producer = self._by_id.get(header.producer_id)
+            if producer is None or header.is_control or header.producer_epoch != producer.epoch:
+                continue
+            if producer.batches and header.last_offset < producer.batches[0].first_offset:
+                found.setdefault(header.producer_id, []).append(_kept(header))
+        for producer_id, batches in found.items():
+            known = self._by_id[producer_id].batches
+            known[:0] = batches[max(len(batches) + len(known) - BATCHES_KEPT, 0) :]
+
+    def any_since(self, timestamp: int) -> bool:
+        """Whether a producer has written at or after this time."""
+        return any(producer.last_timestamp >= timestamp for producer in self._by_id.values())
+
     def ended(
         self, producer_id: int, epoch: int, *, coordinator_epoch: int, aborted: bool, offset: int, timestamp: int
     ) -> CompletedTxn | None:
@@ -330,6 +347,12 @@ def _out_of_order(producer_id: int, first_sequence: int, last_sequence: int) -> 
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {producer_id} came with sequence {first_sequence} after {last_sequence}",
     )
+
+
+def _kept(header: BatchHeader) -> KeptBatch:
+    first = header.base_sequence
+    last = first if first < 0 else (first + header.last_offset_delta) % _SEQUENCES
+    return KeptBatch(first, last, header.base_offset, header.last_offset, header.max_timestamp)
 
 
 def _loaded(

@@ -37,6 +37,12 @@ from odradek.values import value
 
 _CHUNK_BYTES = 1 << 20
 
+_RETRIED_FOR_MS = 600_000
+"""Longer than producers keep trying (`delivery.timeout.ms`, two minutes unless told otherwise)."""
+
+_RECALLED_BYTES = 128 * 1024
+"""Five batches of the usual size, with something to spare."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -249,7 +255,37 @@ def load_producers(
         if is_rebuilt:
             segment.txn_index.clear()
         replay_segment(segment, producers, start_offset=start_offset, index_aborted=is_rebuilt)
+    if producers.any_since(now_ms - _RETRIED_FOR_MS):
+        _recall_batches(loaded.segments, producers, start_offset)
     return start_offset
+
+
+def _recall_batches(segments: list[Segment], producers: Producers, offset: int) -> None:
+    """Find the batches before a snapshot again, of which it keeps only the last of each producer.
+
+    A producer that had several under way when the node stopped sends all of them again, and each must be known.
+    """
+    headers: list[BatchHeader] = []
+    left = _RECALLED_BYTES
+    for segment in reversed([segment for segment in segments if segment.base_offset < offset]):
+        end, _ = segment.locate(offset)
+        try:
+            headers[:0] = _headers_between(segment, segment.boundary_at_most(max(end - left, 0), floor=0), end)
+        except KafkaError:
+            break  # It is damaged, which is its readers' trouble and no reason not to start.
+        left -= end
+        if left <= 0:
+            break
+    producers.recall(headers)
+
+
+def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader]:
+    headers: list[BatchHeader] = []
+    for position, header in segment.headers(start):
+        if position >= end:
+            break
+        headers.append(header)
+    return headers
 
 
 def replay_segment(segment: Segment, producers: Producers, *, start_offset: int, index_aborted: bool) -> None:

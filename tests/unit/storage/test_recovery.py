@@ -19,6 +19,7 @@ from tests.unit.storage.worlds import (
 )
 
 from odradek.ids import LeaderEpoch
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.sim.loop import Crashed
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
@@ -366,3 +367,27 @@ def test_a_crash_between_any_two_changes(operation: str) -> None:
                 assert found[:1] == [0]
             append(again, b"more", leader_epoch=99)
             assert values(read_all(again))[-1] == b"more"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 400, 250])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_start(clean: bool, segment_bytes: int) -> None:
+    """A snapshot keeps only the last one, but a producer with five under way sends all of them again."""
+    machine = Machine()
+    config = LogConfig(segment_bytes=segment_bytes)
+    log = open_log(machine.disk, config)
+    for sequence in range(8):
+        for producer_id in (7, 8):
+            value = b"%d" % sequence * 30
+            append(log, value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    if clean:
+        log.close()
+    again = open_log(machine.disk, config, clean=clean, recovery_point=16 if clean else 0)
+    for sequence in range(3, 8):
+        value = b"%d" % sequence * 30
+        info = append(again, value, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        assert (info.duplicate, info.base_offset) == (True, sequence * 2)
+    with pytest.raises(KafkaError) as refused:
+        append(again, b"2" * 30, producer_id=7, producer_epoch=0, base_sequence=2)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not append(again, b"8", producer_id=7, producer_epoch=0, base_sequence=8).duplicate
