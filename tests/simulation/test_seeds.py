@@ -10,7 +10,7 @@ SEEDS = range(1, 41)
 
 REMEMBERED = (
     21,  # a power loss right after the first start left a directory that could not be started on
-    26,  # all but a producer's last batch are forgotten by a restart, as Kafka's snapshots have it
+    26,  # all but a producer's last batch were forgotten by a restart, as Kafka's snapshots have it
     64,  # the bytes of a torn tail came back after a power loss, in the middle of the log
     210,  # flush work that was given up with its connection left the name of a new segment unsynced
     282,  # a roll that failed on a full disk left an empty segment behind, which a restart took for the log's start
