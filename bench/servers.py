@@ -118,7 +118,9 @@ class Server:
         )
 
     def _environment(self) -> dict[str, str]:
-        return {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
+        # KAFKA_* would be settings; and users have bytecode at hand when they start a node, whatever this shell says.
+        unwanted = ("KAFKA_", "PYTHONDONTWRITEBYTECODE")
+        return {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
 
     def _write_properties(self, extra: dict[str, str]) -> None:
         settings = {
