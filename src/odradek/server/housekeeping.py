@@ -22,6 +22,8 @@ class Housekeeping:
         self._config = config
         self._replicas = replicas
         self._tasks: list[asyncio.Task[None]] = []
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        """Told when a chore has met what it cannot handle: a node without retention or checkpoints must not go on."""
 
     def start(self) -> None:
         config, replicas = self._config, self._replicas
@@ -40,7 +42,14 @@ class Housekeeping:
             await asyncio.wait(self._tasks)
 
     def _every(self, interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:
-        self._tasks.append(asyncio.create_task(_repeat(interval_ms, chore, delay_ms)))
+        task = asyncio.create_task(_repeat(interval_ms, chore, delay_ms))
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self.on_failure(failure)
 
 
 async def _repeat(interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:

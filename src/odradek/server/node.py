@@ -122,6 +122,7 @@ class Node:
         self._tell_directories(whole_image(self.image))
         self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas)
+        self._housekeeping.on_failure = self.fail
         self._housekeeping.start()
         self.serving = True
 

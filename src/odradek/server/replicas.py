@@ -400,7 +400,10 @@ class Replicas:
                 hosted.tell_watchers(0)
         for directory in self.directories:
             if directory.online:
-                directory.purge_deleted(now_ms)
+                try:
+                    directory.purge_deleted(now_ms)
+                except OSError as failure:
+                    self._directory_error(directory, failure)
 
     async def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(LogDirectory.checkpoint_high_watermarks)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from typing import Any
 
-from tests.unit.server.asking import fetch, fetched, produce, wanted
+import pytest
+from tests.unit.server.asking import fetch, fetched, produce, produced, wanted
 from tests.unit.server.rig import Rig
 
-from odradek.ids import Offset
+from odradek.ids import ZERO_UUID, Offset
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.sim.disk import SimulatedDisk
+from odradek.storage.log import Log
 
 
 def test_retention_deletes_what_is_old_and_tells_those_who_wait() -> None:
@@ -97,7 +103,7 @@ def test_silent_producers_are_forgotten() -> None:
         (hosted,) = await rig.create_topic("t")
         client = rig.connect()
         now_ms = rig.clock.now_ms()
-        batch = {"producer_id": 7, "producer_epoch": 0, "timestamp": now_ms}
+        batch: Any = {"producer_id": 7, "producer_epoch": 0, "timestamp": now_ms}
         await client.ask(produce("t", b"x", base_sequence=0, **batch), 9)
         await asyncio.sleep(5)
         assert len(hosted.partition.log.producers) == 1
@@ -105,3 +111,48 @@ def test_silent_producers_are_forgotten() -> None:
         assert len(hosted.partition.log.producers) == 0
 
     rig.run(test)
+
+
+def test_files_that_cannot_be_removed_take_their_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(
+        properties={
+            "log.dirs": "/a,/b",
+            "log.retention.check.interval.ms": "1000",
+            "log.initial.task.delay.ms": "0",
+        }
+    )
+
+    def broken(self: SimulatedDisk, path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    async def test() -> None:
+        await rig.create_topic("first")
+        (hosted,) = await rig.create_topic("t", 1, {"file.delete.delay.ms": "1000"})
+        assert hosted.directory.path == "/b"
+        monkeypatch.setattr(SimulatedDisk, "remove_directory", broken)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=1)
+        await rig.connect().ask(deletion, 6)
+        await asyncio.sleep(5)
+        assert [directory.online for directory in rig.node.replicas.directories] == [True, False]
+        assert produced(await rig.connect().ask(produce("first", b"x"), 9)).error_code == 0
+
+    rig.run(test)
+
+
+def test_a_chore_that_breaks_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
+    failures: list[BaseException] = []
+
+    def broken(self: Log, now_ms: int) -> int:
+        raise ZeroDivisionError
+
+    async def test() -> None:
+        await rig.start()
+        rig.node.on_failure = failures.append
+        await rig.create_topic("t")
+        monkeypatch.setattr(Log, "apply_retention", broken)
+        await asyncio.sleep(5)
+        assert [type(failure) for failure in failures] == [ZeroDivisionError]
+        await rig.node.stop()
+
+    rig.loop.run_until_complete(test())

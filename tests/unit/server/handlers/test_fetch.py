@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.asking import fetch, fetched, produce, values, wanted
 from tests.unit.server.rig import Client, Rig
 
-from odradek.ids import ZERO_UUID
+from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
@@ -61,7 +61,7 @@ def test_records_come_back_as_they_were_written(version: int) -> None:
 
 def test_an_unknown_topic_id_is_called_so() -> None:
     async def test(rig: Rig, client: Client) -> None:
-        response = await client.ask(fetch("", wanted(0), topic_id=b"\x07" * 16), BY_ID)
+        response = await client.ask(fetch("", wanted(0), topic_id=Uuid(b"\x07" * 16)), BY_ID)
         assert fetched(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert response.responses[0].topic_id == b"\x07" * 16
 
@@ -198,8 +198,8 @@ def test_partitions_take_turns_where_not_all_fit() -> None:
         order = []
         for epoch in range(1, 9):
             moved = []
-            for index, partition in fetched(response).items():
-                if found := values(partition):
+            for index, each in fetched(response).items():
+                if found := values(each):
                     read[index] += len(found)
                     order.append(index)
                     moved.append(wanted(index, read[index]))

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.server.asking import fetch, fetched, produce, produce_bytes, produced, values, wanted
 from tests.unit.server.rig import Client, Rig
 
-from odradek.ids import ZERO_UUID
+from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -115,7 +115,7 @@ def test_what_is_not_here_is_told_partition_by_partition() -> None:
             timeout_ms=1000,
             topic_data=[
                 TopicProduceData(topic_id=rig.topic_id("t"), partition_data=[data(0), data(7)]),
-                TopicProduceData(topic_id=b"\x07" * 16, partition_data=[data(0)]),
+                TopicProduceData(topic_id=Uuid(b"\x07" * 16), partition_data=[data(0)]),
             ],
         )
         response = await client.ask(by_id, 13)
