@@ -83,6 +83,14 @@ class AlreadyLocked(Exception):
     """Another process holds the lock file."""
 
 
+@value
+class DiskUsage:
+    """Bytes of a file system."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Disk(Protocol):
     """Files by path. Everything but `sync` and `sync_directory` returns at once, as the page cache lets it."""
 
@@ -104,6 +112,9 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def file_size(self, path: str) -> int: ...
+
+    def usage(self, path: str) -> DiskUsage:
+        """How large the file system of a directory is, and how much of it this process can still write."""
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted; FileNotFoundError if there is no such directory."""

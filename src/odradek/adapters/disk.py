@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from odradek.ports import AlreadyLocked
+from odradek.ports import AlreadyLocked, DiskUsage
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -177,6 +177,10 @@ class RealDisk:
 
     def file_size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def usage(self, path: str) -> DiskUsage:
+        found = os.statvfs(path)
+        return DiskUsage(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -45,11 +45,13 @@ RELEASES = {
 OLDEST_METADATA_VERSION = min(RELEASES)
 LATEST_METADATA_VERSION = max(RELEASES)
 
+_SCRAM_SINCE = 11
 _TRANSACTIONS_SINCE = 12
 _CONTROLLER_REGISTRATION_SINCE = 14
 _DIRECTORIES_SINCE = 17
 _ELIGIBLE_LEADERS_SINCE = 23
 _CORDONED_DIRECTORIES_SINCE = 30
+_NEW_RECORDS_AT = (7, 8, _SCRAM_SINCE, 13, 14, 15, _DIRECTORIES_SINCE, _ELIGIBLE_LEADERS_SINCE, 30)
 
 
 @value
@@ -83,6 +85,15 @@ def metadata_version_of(release: str) -> int:
         oldest, latest = RELEASES[OLDEST_METADATA_VERSION], RELEASES[LATEST_METADATA_VERSION]
         raise ValueError(f"Unknown release version '{release}'. Supported versions are: {oldest} to {latest}")
     return max(levels)
+
+
+def changes_metadata(*, above: int, up_to: int) -> bool:
+    """Whether a level in between writes what those below it cannot read, so that there is no way back."""
+    return any(above < level <= up_to for level in _NEW_RECORDS_AT)
+
+
+def supports_scram(metadata_version: int) -> bool:
+    return metadata_version >= _SCRAM_SINCE
 
 
 def supports_transactions(metadata_version: int) -> bool:

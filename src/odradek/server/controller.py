@@ -17,6 +17,7 @@ from odradek.decisions import Decision
 from odradek.ids import NodeId, Offset, ProducerId
 from odradek.metadata.bootstrap import activation_records
 from odradek.metadata.controller import decided
+from odradek.metadata.controller.acls import create_acls, delete_acls
 from odradek.metadata.controller.brokers import (
     NodeDescription,
     fence,
@@ -27,8 +28,11 @@ from odradek.metadata.controller.brokers import (
 from odradek.metadata.controller.configs import ConfigRules, alter_configs, incremental_alter_configs
 from odradek.metadata.controller.deletion import delete_topics
 from odradek.metadata.controller.directories import DirectoryAssignment, assign_directories
+from odradek.metadata.controller.features import update_features
 from odradek.metadata.controller.partitions import create_partitions
 from odradek.metadata.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from odradek.metadata.controller.quotas import alter_client_quotas
+from odradek.metadata.controller.scram import alter_scram_credentials
 from odradek.metadata.controller.topics import TopicSettings, create_topics
 from odradek.metadata.image import Image, Provenance
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
@@ -37,18 +41,26 @@ from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from odradek.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from odradek.protocol.messages.create_topics import (
     CreatableTopicConfigs,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from odradek.server.broker_configs import (
     BROKER_KEYS,
     ConfigSource,
@@ -156,6 +168,27 @@ class Controller:
         else:
             check_broker_configs(self._config, name, configs)
             warn_of_what_has_no_effect(configs)
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        return await self._submit(lambda image, at: alter_client_quotas(image, request))
+
+    async def alter_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        return await self._submit(lambda image, at: alter_scram_credentials(image, request))
+
+    async def update_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
+        kraft_version = self._quorum.kraft_version
+        return await self._submit(
+            lambda image, at: update_features(image, request, api_version=api_version, kraft_version=kraft_version)
+        )
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        entropy = self._world.entropy
+        return await self._submit(lambda image, at: create_acls(image, request, entropy=entropy))
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        return await self._submit(lambda image, at: delete_acls(image, request))
 
     def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[None]:
         """Tell the cluster where this broker has put partitions that it could choose a directory for.

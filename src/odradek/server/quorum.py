@@ -11,7 +11,7 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset
+from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.bootstrap import METADATA_DIRECTORY
 from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
 from odradek.metadata.image import Changes, Image, Provenance, UnknownRecord
@@ -113,6 +113,16 @@ class Quorum:
     def leader_id(self) -> NodeId:
         """The active controller."""
         return self._me.node_id
+
+    @property
+    def directory_id(self) -> Uuid:
+        """Of the directory that holds the metadata log."""
+        return self._me.directory_id
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Below it everything is committed."""
+        return Offset(self._log.high_watermark)
 
     @property
     def kraft_version(self) -> int:

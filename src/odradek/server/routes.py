@@ -51,17 +51,26 @@ class Route:
 _ROUTES: dict[ApiKey, Route] = {}
 
 HANDLER_MODULES = (
+    "alter_client_quotas",
     "alter_configs",
+    "alter_user_scram_credentials",
     "api_versions",
+    "consumer_group_describe",
+    "consumer_group_heartbeat",
     "create_partitions",
     "create_topics",
     "delete_groups",
     "delete_records",
     "delete_topics",
+    "describe_client_quotas",
     "describe_cluster",
     "describe_configs",
     "describe_groups",
+    "describe_log_dirs",
+    "describe_producers",
+    "describe_quorum",
     "describe_topic_partitions",
+    "describe_user_scram_credentials",
     "fetch",
     "find_coordinator",
     "heartbeat",
@@ -79,6 +88,7 @@ HANDLER_MODULES = (
     "offset_for_leader_epoch",
     "produce",
     "sync_group",
+    "update_features",
 )
 
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
-from odradek.ports import AlreadyLocked
+from odradek.ports import AlreadyLocked, DiskUsage
 from odradek.sim.inodes import Change, Cut, Directory, Inode, Write
 from odradek.sim.loop import Crashed, Life
 from odradek.sim.trace import Trace
@@ -210,6 +210,10 @@ class SimulatedDisk:
 
     def file_size(self, path: str) -> int:
         return len(self._inode(path).data)
+
+    def usage(self, path: str) -> DiskUsage:
+        self._directory(path)
+        return DiskUsage(self._device.capacity, max(self._device.capacity - self._device.used, 0))
 
     def list(self, path: str) -> list[str]:
         return sorted(self._directory(path).entries)

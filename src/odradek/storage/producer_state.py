@@ -8,7 +8,7 @@ whole log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -92,6 +92,9 @@ class Producers:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._by_id.items())
 
     def get(self, producer_id: int) -> Producer | None:
         return self._by_id.get(producer_id)

@@ -32,7 +32,7 @@ def test_keys_are_kafkas(resource: str, table: ConfigTable) -> None:
     compared = 0
     for name, key in table.items():
         if (resource, name) not in facts:
-            assert key.internal or name.startswith(("remote.", "super.", "allow."))
+            assert key.internal or name.startswith(("remote.", "super.", "allow.", "odradek."))
             continue
         kind, changeable, default = facts[resource, name]
         assert key.type.name == kind, name

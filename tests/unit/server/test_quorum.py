@@ -16,7 +16,12 @@ from odradek.metadata.image import Image, UnknownRecord
 from odradek.metadata.raft.quorum_state import decode_quorum_state
 from odradek.metadata.raft.snapshot import read_snapshot
 from odradek.metadata.raft.voters import Voter
-from odradek.metadata.records import BeginTransactionRecord, ClientQuotaRecord, ConfigRecord, FeatureLevelRecord
+from odradek.metadata.records import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    RemoveDelegationTokenRecord,
+)
 from odradek.protocol.messages.create_topics import CreateTopicsResponse
 from odradek.server.quorum import BadMetadataLog
 from odradek.sim.disk import Keep
@@ -213,11 +218,11 @@ def test_a_cluster_from_the_future_is_refused() -> None:
 def test_a_record_that_is_not_served_is_named() -> None:
     machine = Machine()
     machine.boot()
-    quota = ClientQuotaRecord(entity=[], key="k", value=1.0, remove=False)
+    token = RemoveDelegationTokenRecord(token_id="t")
     with pytest.raises(UnknownRecord):
-        machine.run(machine.quorum.append([[quota]]))
+        machine.run(machine.quorum.append([[token]]))
     machine.crash("power")
-    with pytest.raises(BadMetadataLog, match="does not support the metadata record ClientQuotaRecord"):
+    with pytest.raises(BadMetadataLog, match="does not support the metadata record RemoveDelegationTokenRecord"):
         machine.open()
 
 

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 
 from odradek.ids import NO_OFFSET, LeaderEpoch, Offset
 from odradek.metadata import records as kinds
+from odradek.metadata.image.acls import NO_ACLS, AclsDelta, AclsImage
+from odradek.metadata.image.client_quotas import NO_CLIENT_QUOTAS, ClientQuotasDelta, ClientQuotasImage
 from odradek.metadata.image.cluster import NO_CLUSTER, ClusterDelta, ClusterImage
 from odradek.metadata.image.configs import NO_CONFIGS, ConfigsDelta, ConfigsImage, Resource
 from odradek.metadata.image.features import NO_FEATURES, FeaturesDelta, FeaturesImage
+from odradek.metadata.image.scram import NO_SCRAM, ScramDelta, ScramImage
 from odradek.metadata.image.topics import NO_TOPICS, TopicChanges, TopicsDelta, TopicsImage
 from odradek.protocol.codec import Message
 from odradek.values import value
@@ -41,7 +44,10 @@ class Image:
     cluster: ClusterImage
     topics: TopicsImage
     configs: ConfigsImage
+    client_quotas: ClientQuotasImage
     next_producer_id: int
+    acls: AclsImage
+    scram: ScramImage
 
     def private_copy(self) -> Image:
         """One that a delta may change in place; what is in its dictionaries is still shared, and still immutable."""
@@ -51,7 +57,10 @@ class Image:
             cluster=self.cluster,
             topics=self.topics.copy(),
             configs=ConfigsImage(self.configs.by_resource.copy()),
+            client_quotas=ClientQuotasImage(self.client_quotas.by_entity.copy()),
             next_producer_id=self.next_producer_id,
+            acls=AclsImage(self.acls.by_id.copy()),
+            scram=ScramImage(self.scram.credentials.copy()),
         )
 
     def records(self) -> Iterator[Message]:
@@ -60,8 +69,11 @@ class Image:
         yield from self.cluster.records()
         yield from self.topics.records()
         yield from self.configs.records()
+        yield from self.client_quotas.records()
         if self.next_producer_id:
             yield kinds.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
+        yield from self.acls.records()
+        yield from self.scram.records()
 
 
 EMPTY_IMAGE = Image(
@@ -70,7 +82,10 @@ EMPTY_IMAGE = Image(
     cluster=NO_CLUSTER,
     topics=NO_TOPICS,
     configs=NO_CONFIGS,
+    client_quotas=NO_CLIENT_QUOTAS,
     next_producer_id=0,
+    acls=NO_ACLS,
+    scram=NO_SCRAM,
 )
 
 
@@ -92,7 +107,10 @@ class Delta:
         self._cluster = ClusterDelta(base.cluster)
         self._topics = TopicsDelta(base.topics, in_place=in_place)
         self._configs = ConfigsDelta(base.configs, in_place=in_place)
+        self._client_quotas = ClientQuotasDelta(base.client_quotas, in_place=in_place)
         self._next_producer_id = base.next_producer_id
+        self._acls = AclsDelta(base.acls, in_place=in_place)
+        self._scram = ScramDelta(base.scram, in_place=in_place)
 
     def replay(self, record: Message) -> None:
         """Take one committed record in. Transaction markers are the loader's business and never come here."""
@@ -133,6 +151,21 @@ class Delta:
             case kinds.UnfenceBrokerRecord():
                 self._cluster.replay_unfence(record)
             case _:
+                self._replay_security(record)
+
+    def _replay_security(self, record: Message) -> None:
+        match record:
+            case kinds.ClientQuotaRecord():
+                self._client_quotas.replay(record)
+            case kinds.AccessControlEntryRecord():
+                self._acls.replay(record)
+            case kinds.RemoveAccessControlEntryRecord():
+                self._acls.replay_remove(record)
+            case kinds.UserScramCredentialRecord():
+                self._scram.replay(record)
+            case kinds.RemoveUserScramCredentialRecord():
+                self._scram.replay_remove(record)
+            case _:
                 raise UnknownRecord(f"this node does not support the metadata record {type(record).__name__}")
 
     def apply(self, provenance: Provenance) -> tuple[Image, Changes]:
@@ -145,7 +178,10 @@ class Delta:
             cluster=cluster,
             topics=topics,
             configs=self._configs.apply(),
+            client_quotas=self._client_quotas.apply(),
             next_producer_id=self._next_producer_id,
+            acls=self._acls.apply(),
+            scram=self._scram.apply(),
         )
         changes = Changes(
             topics=topic_changes,

@@ -7,6 +7,8 @@ from tests.unit.metadata.building import broker, cluster, replayed, uuid
 
 from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.metadata.image import EMPTY_IMAGE, Delta, Image, Provenance, UnknownRecord
+from odradek.metadata.image.acls import acl_record
+from odradek.metadata.image.client_quotas import quota_record
 from odradek.metadata.image.topics import MIGRATING_DIRECTORY
 from odradek.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -18,7 +20,10 @@ from odradek.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
@@ -26,6 +31,7 @@ from odradek.metadata.records import (
 )
 from odradek.metadata.serde import decode_record, encode_record
 from odradek.protocol.codec import Message
+from odradek.security.acl import Acl
 
 PLACE = Provenance(Offset(9), LeaderEpoch(2), 5)
 
@@ -66,6 +72,11 @@ def rich_image() -> Image:
             FeatureLevelRecord(name="group.version", feature_level=1),
             ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=3000),
             PartitionChangeRecord(partition_id=0, topic_id=uuid(500), leader=-1, isr=[]),
+            quota_record((("client-id", "app"), ("user", None)), "producer_byte_rate", 5.0),
+            acl_record(uuid(900), Acl(2, "plain", 3, "User:alice", "*", 3, 3)),
+            UserScramCredentialRecord(
+                name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+            ),
         ],
     )
 
@@ -85,7 +96,10 @@ def test_the_order_of_a_snapshot_is_kafkas() -> None:
         "TopicRecord",
         "PartitionRecord",
         "ConfigRecord",
+        "ClientQuotaRecord",
         "ProducerIdsRecord",
+        "AccessControlEntryRecord",
+        "UserScramCredentialRecord",
     ]
 
 
@@ -171,6 +185,21 @@ def test_a_config_without_a_value_is_unset() -> None:
     assert image.configs.by_resource == {}
 
 
+def test_quotas_rules_and_credentials_go_by_their_records() -> None:
+    entity = (("client-id", "app"), ("user", None))
+    gone = [
+        RemoveAccessControlEntryRecord(id=uuid(900)),
+        RemoveUserScramCredentialRecord(name="alice", mechanism=1),
+        quota_record(entity, "request_percentage", 7.0),
+        quota_record(entity, "producer_byte_rate", None),
+    ]
+    image = replayed(rich_image(), gone)
+    assert (image.acls.by_id, image.scram.credentials) == ({}, {})
+    assert image.client_quotas.by_entity == {entity: {"request_percentage": 7.0}}
+    image = replayed(image, [quota_record(entity, "request_percentage", None)])
+    assert image.client_quotas.by_entity == {}
+
+
 def test_clear_elr_of_one_topic_and_of_all() -> None:
     elr = {"eligible_leader_replicas": [1], "last_known_elr": [1]}
     records: list[Message] = []
@@ -211,8 +240,5 @@ def test_an_idle_controller_changes_nothing() -> None:
 
 
 def test_a_kind_that_is_not_supported_is_named() -> None:
-    credential = UserScramCredentialRecord(
-        name="alice", mechanism=1, salt=b"", stored_key=b"", server_key=b"", iterations=4096
-    )
-    with pytest.raises(UnknownRecord, match="UserScramCredentialRecord"):
-        replayed(cluster(), [credential])
+    with pytest.raises(UnknownRecord, match="RemoveDelegationTokenRecord"):
+        replayed(cluster(), [RemoveDelegationTokenRecord(token_id="t")])

@@ -1,0 +1,27 @@
+"""AlterUserScramCredentials, version 0: credentials on record for when SASL is served, which it is not yet."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, on=Role.BROKER | Role.CONTROLLER)
+async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    try:
+        return await ctx.node.controller.alter_scram_credentials(request)
+    except KafkaError as refused:
+        named = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=user, error_code=refused.code, error_message=refused.message)
+                for user in dict.fromkeys(named)
+            ]
+        )

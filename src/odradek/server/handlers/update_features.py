@@ -1,0 +1,16 @@
+"""UpdateFeatures, versions 0 to 2: levels of features, all that were asked for or none of them.
+
+A downgrade that could lose metadata is refused, safe or not, as Kafka does. Changing kraft.version is not done yet.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.UPDATE_FEATURES, on=Role.BROKER | Role.CONTROLLER)
+async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    return await ctx.node.controller.update_features(request, ctx.api_version)
