@@ -5,6 +5,7 @@ Fields that name something get names of things that exist, mostly, so that handl
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -45,11 +46,14 @@ STRANGE_NAMES = (
     "X" * 9000,
 )
 _VICTIMS = tuple(f"victim.{number}" for number in range(8))
-_EXTREMES = {
+_EXTREMES: dict[str, tuple[float, ...]] = {
     "int8": (0, 1, -1, -128, 127),
     "int16": (0, 1, -1, -(2**15), 2**15 - 1),
     "int32": (0, 1, -1, -(2**31), 2**31 - 1),
     "int64": (0, 1, -1, -(2**63), 2**63 - 1),
+    "uint16": (0, 1, 2**16 - 1),
+    "uint32": (0, 1, 2**32 - 1),
+    "float64": (0.0, 1.5, -1.0, 1e300, math.inf, math.nan),
 }
 _NUMBERS: dict[str, tuple[int, ...]] = {
     "acks": (-1, -1, 1, 1, 0, 2),
@@ -78,6 +82,29 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "replica_id": (-1, -1, -1, -2, 1),
     "response_partition_limit": (1, 3, 2000),
     "endpoint_type": (1, 1, 2, 0),
+    "partition_indexes": (0, 0, 1, 2),
+    "resource_type": (2, 2, 4, 8, 16, 32, 0),
+    "resource_types": (2, 4, 32, 7),
+    "config_operation": (0, 1, 2, 3, 4),
+    "generation_id": (-1, 0, 1, 2),
+    "generation_id_or_member_epoch": (-1, 0, 1, 2),
+    "session_timeout_ms": (6_000, 10_000, 45_000),
+    "rebalance_timeout_ms": (0, 1, 100, 10_000),
+    "key_type": (0, 0, 1, 2),
+    "mechanism": (0, 1, 2, 3),
+    "match_type": (0, 1, 2, 3),
+    "iterations": (4096, 16_384, 1),
+}
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "resource_name": (*TOPICS, "1", "", "2", "one-group", "odradek.server", *STRANGE_NAMES),
+    "feature": ("metadata.version", "kraft.version", "transaction.version", "no.such.feature"),
+    "entity_type": ("user", "client-id", "ip", "nobody"),
+    "protocol_type": ("consumer", "consumer", "connect", ""),
+    "member_id": ("", "", "a-member"),
+    "key": ("one-group", "producer_byte_rate", "consumer_byte_rate"),
+    "coordinator_keys": ("one-group", "two-groups"),
+    "states_filter": ("Stable", "empty", "nonsense"),
+    "types_filter": ("classic", "consumer", "nonsense"),
 }
 _CONFIGS = {
     "cleanup.policy": ("compact", "delete", "nonsense"),
@@ -146,7 +173,7 @@ class RequestMaker:
             case name:
                 return self._number(each.name, name)
 
-    def _number(self, field: str, kind: str) -> int:
+    def _number(self, field: str, kind: str) -> float:
         draw = self._draw
         if field == "session_id" and draw.random() < 0.5:
             return next((session.id for session in self._node.fetch_sessions), 0)
@@ -162,6 +189,10 @@ class RequestMaker:
             if chance < 0.04:
                 return draw.choice(STRANGE_NAMES)
             return draw.choice(_VICTIMS if chance < 0.1 else names)
+        if each.type.entity == "groupId":
+            return draw.choice(("one-group", "two-groups", ""))
+        if each.name in _TEXTS:
+            return draw.choice(_TEXTS[each.name])
         if each.name == "name":
             return draw.choice(tuple(_CONFIGS))
         if each.name == "value":
