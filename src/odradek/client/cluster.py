@@ -259,6 +259,7 @@ class Cluster:
         """Ask for these topics (None: for all), and hear of brokers on the way; one request at a time."""
         while self._refreshing is not None:
             await asyncio.wait([self._refreshing])
+            await asyncio.sleep(0)  # Let its end be noted first.
             if names is not None and all(name in self._refreshed_ms for name in names):
                 return
         self._refreshing = asyncio.ensure_future(self._refresh(names))

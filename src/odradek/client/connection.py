@@ -20,6 +20,9 @@ MAX_RESPONSE_BYTES = 1 << 30
 """Above any `fetch.max.bytes` in use; a larger size means that the other end does not speak Kafka."""
 
 _ROOM_BYTES = 64 * 1024
+_TIMER_SLACK_S = 0.001
+"""Timers fire a little early: their clock is coarser than the numbers they are set to."""
+
 _SIZE = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
 
@@ -203,7 +206,7 @@ class Connection:
         if not self._pending:
             return
         late = min(self._pending, key=_deadline)
-        if late.deadline > self._loop.time():
+        if late.deadline - self._loop.time() > _TIMER_SLACK_S:
             self._watch(late.deadline)
             return
         timed_out = RequestTimedOut(f"{self._wire.peer_host} did not answer in time")

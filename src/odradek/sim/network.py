@@ -46,6 +46,7 @@ class SimulatedWire:
         self._reading = True
         self._finishing = False
         self._ended = False
+        self._severed = False
         self.closed = False
 
     def start(self, owner: WireOwner) -> None:
@@ -90,6 +91,7 @@ class SimulatedWire:
     def reset(self) -> None:
         """Both ends hear that the connection is gone, each at its own time; what was under way is lost."""
         for end in (self, self.peer):
+            end._severed = True
             end._flight.clear()
             end._flight_bytes = 0
             self._internet.later(end.life, end._hear_loss)
@@ -135,6 +137,8 @@ class SimulatedWire:
 
     def _leave(self) -> None:
         """Move what fits into the window; from then on the sender's memory may change."""
+        if self._severed:
+            return  # Nothing may arrive behind what was lost: that would be no stream any more.
         while self._unsent and self._flight_bytes < self._window:
             part = self._unsent.popleft()
             room = self._window - self._flight_bytes
