@@ -72,7 +72,8 @@ def page(outcomes: Sequence[Outcome], *, command: str, repetitions: int, seconds
     body = "\n\n".join(f"## {title}\n\n{table(rows)}" for title, rows in sections.items())
     return f"""# Results
 
-`{command}` on {today()}, {seconds / 60:.0f} minutes, {repetitions} repetitions a cell, medians.
+`{command}` on {today()}, {seconds / 60:.0f} minutes, medians of {repetitions} repetitions a cell and two more where
+a consumer reads.
 
 {machine()}. Apache Kafka 4.3.1 with its defaults, `-Xms1G -Xmx1G -XX:+UseG1GC`, warmed up; both brokers stand side by
 side and take turns at every repetition. {verdicts.count("PASS")} floors met, {verdicts.count("FAIL")} missed.

@@ -64,10 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(rig: Rig, cell: Cell, servers: Sequence[Server], repetitions: int) -> Outcome:
-    """All repetitions of a cell, the servers taking turns."""
+    """All repetitions of a cell, the servers taking turns, and turns at being first."""
     outcome = Outcome(cell)
-    for _ in range(repetitions):
-        for server in servers:
+    for number in range(repetitions + cell.more_repetitions if repetitions > 1 else 1):
+        for server in servers if number % 2 == 0 else reversed(servers):
             outcome.runs.setdefault(server.kind, []).append(cell.run(rig, server))
     for server in servers:
         rig.drop_dataset(server, cell.name)
