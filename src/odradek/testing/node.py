@@ -163,13 +163,15 @@ class InProcessNode(RunningNode):
         world = real_world(durable=False)
         node = Node(load(self._settings(), host_name=HOST), world)
         node.on_failure = lambda failure: stopping.set()
-        await node.start()
-        self.port = node.ports["PLAINTEXT"]
-        self._ready.set()
-        await stopping.wait()
-        await node.stop()
-        assert isinstance(world.workers, ThreadWorkers)
-        world.workers.close()
+        try:
+            await node.start()
+            self.port = node.ports["PLAINTEXT"]
+            self._ready.set()
+            await stopping.wait()
+            await node.stop()
+        finally:
+            assert isinstance(world.workers, ThreadWorkers)
+            world.workers.close()
         if node.failed is not None:
             raise node.failed
 
