@@ -15,6 +15,7 @@ from odradek.metadata.features import (
     METADATA_VERSION,
     RELEASES,
     SUPPORTED_FEATURES,
+    default_levels,
     metadata_version_of,
     supported_feature,
     supports_transactions,
@@ -115,9 +116,7 @@ def feature_levels(request: FormatRequest) -> dict[str, int]:
         levels[name] = level
     levels[METADATA_VERSION] = _metadata_version(request)
     levels[KRAFT_VERSION] = _kraft_version(request)
-    for feature in SUPPORTED_FEATURES:
-        levels.setdefault(feature.name, feature.default)
-    return levels
+    return {**default_levels(levels[METADATA_VERSION]), **levels}
 
 
 def bootstrap_records(levels: Mapping[str, int]) -> tuple[Message, ...]:
@@ -134,7 +133,7 @@ def bootstrap_records(levels: Mapping[str, int]) -> tuple[Message, ...]:
 
 def default_bootstrap_records() -> tuple[Message, ...]:
     """For a directory without `bootstrap.checkpoint`: what formatting it today would have written."""
-    return bootstrap_records({METADATA_VERSION: LATEST_METADATA_VERSION})
+    return bootstrap_records(default_levels(LATEST_METADATA_VERSION))
 
 
 def read_bootstrap(content: bytes) -> tuple[Message, ...]:

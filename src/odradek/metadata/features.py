@@ -13,6 +13,8 @@ from odradek.values import value
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+GROUP_VERSION = "group.version"
+"""Level 1: the consumer group protocol of KIP-848."""
 
 RELEASES = {
     7: "3.3-IV3",
@@ -62,13 +64,25 @@ class SupportedRange:
     minimum: int
     maximum: int
     default: int
+    default_since: int = 0
+    """The level of metadata.version below which formatting leaves the feature out."""
 
 
 SUPPORTED_FEATURES = (
     SupportedRange(METADATA_VERSION, OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     SupportedRange(KRAFT_VERSION, 0, 1, 0),
+    SupportedRange(GROUP_VERSION, 0, 1, 1, default_since=22),
 )
-"""Only what is served: group, transaction, share and streams features come with the coordinators that need them."""
+"""Only what is served: transaction, share and streams features come with the coordinators that need them."""
+
+
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """The level of every feature that a cluster of that metadata.version begins with."""
+    levels = {
+        feature.name: feature.default if metadata_version >= feature.default_since else 0
+        for feature in SUPPORTED_FEATURES
+    }
+    return {**levels, METADATA_VERSION: metadata_version}
 
 
 def supported_feature(name: str) -> SupportedRange | None:

@@ -19,7 +19,7 @@ from odradek.coordinator.runtime import Newest, client_error, encode_batch, part
 from odradek.coordinator.shard import CoordinatorDecision, Moment
 from odradek.decisions import Ticket
 from odradek.ids import LeaderEpoch, NodeId
-from odradek.metadata.image import Changes, Image
+from odradek.metadata.image import EMPTY_IMAGE, Changes, Image
 from odradek.metadata.topic_names import GROUP_TOPIC
 from odradek.ports import FileSlice, World
 from odradek.protocol.codec import Struct
@@ -233,6 +233,12 @@ class Coordinators:
             max_session_timeout_ms=config.group_max_session_timeout_ms,
             max_size=config.group_max_size,
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            broker_id=config.node_id,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=config.group_consumer_assignors,
+            consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
@@ -249,6 +255,7 @@ class Coordinators:
         self._creation: asyncio.Task[None] | None = None
         self._partitions = config.offsets_topic_num_partitions
         self._ticket = 0
+        self._image = EMPTY_IMAGE
 
     # What shards and handlers use.
 
@@ -323,6 +330,7 @@ class Coordinators:
 
     def start(self, image: Image) -> None:
         """Take up what this node leads when it starts."""
+        self._image = image
         topic = image.topics.by_name.get(GROUP_TOPIC)
         if topic is not None:
             self._partitions = len(topic.partitions)
@@ -331,6 +339,9 @@ class Coordinators:
     def apply(self, image: Image, changes: Changes) -> None:
         """Shards come and go with the leadership of their partitions; offsets of deleted topics go."""
         topics = changes.topics
+        self._image = image
+        for running in self._running.values():
+            running.shard.learn(image, topics)
         for touched in (*topics.created, *topics.changed):
             if touched.topic.name == GROUP_TOPIC:
                 if touched.before is None:
@@ -351,6 +362,7 @@ class Coordinators:
 
     def _load(self, index: int, hosted: Hosted) -> None:
         running = RunningShard(hosted, hosted.partition.state.leader_epoch, self)
+        running.shard.learn(self._image, None)
         self._running[index] = running
         partition_log = hosted.partition.log
         if partition_log.log_start_offset == partition_log.log_end_offset:

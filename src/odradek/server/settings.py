@@ -175,6 +175,12 @@ class NodeSettings:
         INT, 2000, "The most partitions that one DescribeTopicPartitions is answered with.", Range(1)
     )
 
+    # Quotas
+    quota_window_num = Setting[int](
+        INT, 11, "Over how many windows the rates of clients with quotas are measured.", Range(1), LOW
+    )
+    quota_window_size_seconds = Setting[int](INT, 1, "How long one such window is.", Range(1), LOW)
+
     # Topics
     num_partitions = Setting[int](INT, 1, "Partitions of a topic that is created without a count.", Range(1))
     default_replication_factor = Setting[int](INT, 1, "Replicas of a topic that is created without a count.")
@@ -312,6 +318,28 @@ class NodeSettings:
         INT, 3_000, "How long the first rebalance of an empty classic group waits for more members."
     )
     group_max_size = Setting[int](INT, INT_MAX, "How many members a classic group may have.", Range(1))
+    group_consumer_session_timeout_ms = Setting[int](
+        INT, 45_000, "After how long a silent member of a group of the consumer protocol is taken for gone.", Range(1)
+    )
+    group_consumer_heartbeat_interval_ms = Setting[int](
+        INT, 5_000, "How often members of a group of the consumer protocol say that they are alive.", Range(1)
+    )
+    group_consumer_max_size = Setting[int](
+        INT, INT_MAX, "How many members a group of the consumer protocol may have.", Range(1)
+    )
+    group_consumer_assignors = Setting[tuple[str, ...]](
+        LIST,
+        ("uniform", "range"),
+        "Assignors that members may ask for; the first is taken where they ask for none.",
+        Choices(("uniform", "range")),
+    )
+    group_consumer_assignment_interval_ms = Setting[int](
+        INT,
+        1_000,
+        "How long an assignment of the consumer protocol stands at least before the next.",
+        Range(0),
+        dynamic=True,
+    )
     offset_metadata_max_bytes = Setting[int](
         INT, 4_096, "How long the text may be that a consumer commits with an offset.", None, HIGH
     )

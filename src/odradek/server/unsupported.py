@@ -106,12 +106,11 @@ NO_EFFECT = _known(
         "connections are limited in all, by max.connections, and not by address or rate yet": """
             max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate""",
         "the consumer group protocol of KIP-848 is not there yet": """
-            group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
             group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-            group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+            group.consumer.max.session.timeout.ms group.consumer.migration.policy
             group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
             group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
-            group.consumer.session.timeout.ms group.coordinator.rebalance.protocols""",
+            group.coordinator.rebalance.protocols""",
         "a coordinator writes each decision at once, and no replica keeps it waiting yet": """
             group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes
             offsets.commit.timeout.ms""",
@@ -189,7 +188,7 @@ NO_EFFECT = _known(
         "metrics, quotas and telemetry are not there yet": """
             controller.quota.window.num controller.quota.window.size.seconds kafka.metrics.polling.interval.secs
             kafka.metrics.reporters metric.reporters metrics.num.samples metrics.recording.level
-            metrics.sample.window.ms quota.window.num quota.window.size.seconds telemetry.max.bytes
+            metrics.sample.window.ms telemetry.max.bytes
             auto.include.jmx.reporter""",
         "security is not there yet": """
             connection.failed.authentication.delay.ms connections.max.reauth.ms

@@ -71,7 +71,10 @@ def test_kafkas_bootstrap_can_be_read_and_ours_has_its_layout() -> None:
     assert levels["metadata.version"] == 30
     assert len(levels) == 6
     ours = plan(STATIC)["/b"]["bootstrap.checkpoint"]
-    assert read_bootstrap(ours) == (FeatureLevelRecord(name="metadata.version", feature_level=30),)
+    assert read_bootstrap(ours) == (
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+    )
     first, _, last = headers_but_for_time(ours)
     assert first == headers_but_for_time(kafkas)[0]
     assert last[1:] == headers_but_for_time(kafkas)[-1][1:]
@@ -121,7 +124,7 @@ def test_meta_properties_is_kafkas_file() -> None:
     ("changes", "complaint"),
     [
         ({"cluster_id": ""}, "You must specify the cluster id"),
-        ({"features": {"nope.version": 1}}, "Unsupported feature: nope.version. Supported features are: kraft.version"),
+        ({"features": {"nope.version": 1}}, "Unsupported feature: nope.version. Supported features are: group.version"),
         ({"features": {"metadata.version": 31}}, "No feature:metadata.version with feature level 31"),
         ({"features": {"metadata.version": 6}}, "No feature:metadata.version with feature level 6"),
         ({"features": {"kraft.version": 1}}, "Cannot set kraft.version to 1 unless KIP-853 configuration is present"),
@@ -144,6 +147,7 @@ def test_an_older_release() -> None:
         dataclasses.replace(STATIC, release_version="3.9-IV0"), unformatted=["/a"], entropy=entropy(), now_ms=0
     )
     assert (made.metadata_version, made.release) == (21, "3.9-IV0")
+    assert made.records == (FeatureLevelRecord(name="metadata.version", feature_level=21),)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +165,11 @@ def test_a_meta_properties_that_cannot_be(lines: str, complaint: str) -> None:
 
 
 def test_the_first_batch_is_a_transaction_where_the_release_has_them() -> None:
-    first, level, last = activation_records(default_bootstrap_records(), min_insync_replicas=1)
+    first, level, groups, last = activation_records(default_bootstrap_records(), min_insync_replicas=1)
     assert isinstance(first, BeginTransactionRecord)
     assert first.name == "Bootstrap records"
     assert level == FeatureLevelRecord(name="metadata.version", feature_level=30)
+    assert groups == FeatureLevelRecord(name="group.version", feature_level=1)
     assert isinstance(last, EndTransactionRecord)
     old = [FeatureLevelRecord(name="metadata.version", feature_level=11)]
     assert activation_records(old, min_insync_replicas=1) == old

@@ -69,8 +69,8 @@ def test_what_older_levels_cannot() -> None:
 
 
 def test_only_served_features_are_announced() -> None:
-    image = FeaturesImage(metadata_version=30, finalized={"group.version": 1, "transaction.version": 2})
-    assert image.served(kraft_version=0) == {METADATA_VERSION: 30}
-    assert image.served(kraft_version=1) == {"kraft.version": 1, METADATA_VERSION: 30}
-    assert image.level("group.version") == 1
-    assert supported_feature("group.version") is None
+    image = FeaturesImage(metadata_version=30, finalized={"share.version": 1, "group.version": 1})
+    assert image.served(kraft_version=0) == {"group.version": 1, METADATA_VERSION: 30}
+    assert image.served(kraft_version=1) == {"group.version": 1, "kraft.version": 1, METADATA_VERSION: 30}
+    assert image.level("share.version") == 1
+    assert supported_feature("share.version") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from odradek.coordinator.group.classic import ClassicGroup, State
+from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.offsets import CommittedOffsets, is_expired, offset_record, offset_tombstone
 from odradek.coordinator.group.rebalance import Rebalances
@@ -81,7 +82,13 @@ class Commits:
             generation_id=generation_id,
             api_version=api_version,
         )
-        if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if isinstance(group, ConsumerGroup):
+            group.check_committed(
+                request.member_id,
+                generation_id,
+                [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions],
+            )
+        elif isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
             self._rebalances.extend_session(group, group.members[request.member_id], now)
 
     def _check_metadata(self, part: OffsetCommitRequestPartition) -> ErrorCode:

@@ -11,6 +11,9 @@ from typing import Any
 
 from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
 from odradek.coordinator.group.committing import OFFSETS, Commits
+from odradek.coordinator.group.consumer import ConsumerGroup
+from odradek.coordinator.group.consumer_describing import described
+from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Join, Joiner
 from odradek.coordinator.group.offsets import CommittedOffsets
@@ -24,8 +27,11 @@ from odradek.coordinator.group.records import (
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment, Outcome, Timers
 from odradek.decisions import Decision, Ticket
+from odradek.metadata.image import Image
+from odradek.metadata.image.topics import TopicChanges
 from odradek.protocol.codec import Message, Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.delete_groups import DeletableGroupResult
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -47,17 +53,20 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
         self.rebalances = Rebalances(settings, self.timers)
+        self.consumers = ConsumerGroups(self.groups, settings, self.timers)
         self.commits = Commits(self.groups, self.offsets, self.rebalances)
         self._loading = True
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
             GroupMetadataKey: self._replay_group,
             OffsetCommitKey: self._replay_offset,
+            **self.consumers.replays,
         }
         self._timeouts: dict[str, Callable[..., None]] = {
             SESSION: self._session_timeout,
             JOIN: self._join_timeout,
             SYNC: self._sync_timeout,
             OFFSETS: self.commits.expire,
+            **self.consumers.timeouts,
         }
 
     # The log.
@@ -75,8 +84,13 @@ class GroupShard:
                     self.rebalances.extend_session(group, member, now)
                 if len(group.members) > self.settings.max_size:
                     self.rebalances.prepare(group, out, now)
+        self.consumers.loaded(now)
         self.commits.expire_later(now)
         return self._decision(out)
+
+    def learn(self, image: Image, topics: TopicChanges | None) -> None:
+        """The cluster agreed on something, and this is what became of topics; None if that is not known."""
+        self.consumers.learn(image, topics)
 
     def _replay_group(self, key: GroupMetadataKey, content: GroupMetadataValue | None) -> None:
         group = self.groups.get(key.group)
@@ -109,6 +123,7 @@ class GroupShard:
         self, decision: CoordinatorDecision, code: ErrorCode, asker: Ticket | None, now: Moment
     ) -> CoordinatorDecision:
         out = Outcome()
+        self.consumers.refused(decision)
         for record in decision.records:
             if not isinstance(record.key, GroupMetadataKey):
                 continue
@@ -173,8 +188,9 @@ class GroupShard:
         if group is None and request.member_id != UNKNOWN_MEMBER_ID:
             out.answer(ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return self._decision(out)
-        is_new = group is None
-        if group is None:
+        replaces = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
+        is_new = group is None or bool(replaces)
+        if group is None or replaces:
             group = ClassicGroup(request.group_id, now_ms=now.wall_ms)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -183,6 +199,7 @@ class GroupShard:
             self.groups[request.group_id] = group
             if not out.records:
                 out.records.append(empty_group_record(group))
+            out.records[:0] = replaces
         return self._decision(out)
 
     def sync(self, ticket: Ticket, request: SyncGroupRequest, now: Moment) -> CoordinatorDecision:
@@ -208,6 +225,23 @@ class GroupShard:
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    # Membership of KIP-848 groups.
+
+    def consumer_heartbeat(
+        self, ticket: Ticket, request: ConsumerGroupHeartbeatRequest, joiner: Joiner, now: Moment
+    ) -> CoordinatorDecision:
+        out = Outcome()
+        out.answer(ticket, self.consumers.heartbeat(request, joiner, out, now))
+        return self._decision(out)
+
+    def describe_consumer_group(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
+        """As ConsumerGroupDescribe tells it; GROUP_ID_NOT_FOUND if there is none of that kind."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return self._answer(ticket, described(group, self.consumers.image.topics, self.settings.consumer_assignors))
 
     # Offsets.
 

@@ -51,7 +51,7 @@ def _sort(
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused(topic, topic.partitions, code))
             continue
-        topic.name = image.name
+        topic.name, topic.topic_id = image.name, image.topic_id
         count = len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
         if good:

@@ -1,0 +1,43 @@
+"""ConsumerGroupDescribe, versions 0 and 1: epochs, members and assignments of KIP-848 groups."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from odradek.server.authorized_operations import GROUP_OPERATIONS
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.CONSUMER_GROUP_DESCRIBE, on=Role.BROKER)
+async def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    groups = [await _describe(ctx, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    try:
+        group: DescribedGroup = await ctx.node.coordinators.ask(
+            group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)
+        )
+    except KafkaError as refused:
+        return DescribedGroup(
+            error_code=refused.code,
+            error_message=refused.message,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    return group

@@ -1,0 +1,37 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1: a member of a KIP-848 group comes, stays or goes, and hears what it owns.
+
+From version 1 on a member brings its own id and may subscribe by regular expression. A cluster that has not finalized
+group.version 1 answers UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from odradek.coordinator.group.joining import Joiner
+from odradek.ids import uuid_text
+from odradek.metadata.features import GROUP_VERSION
+from odradek.metadata.uuids import random_uuid
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.CONSUMER_GROUP_HEARTBEAT, on=Role.BROKER)
+async def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    if ctx.node.image.features.level(GROUP_VERSION) < 1:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.default_message
+        )
+    fresh_id = "" if request.member_id else uuid_text(random_uuid(ctx.node.world.entropy))
+    joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, fresh_id)
+    try:
+        response: ConsumerGroupHeartbeatResponse = await ctx.node.coordinators.ask(
+            request.group_id, lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now)
+        )
+    except KafkaError as refused:
+        return ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=refused.message)
+    return response
