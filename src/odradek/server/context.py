@@ -33,5 +33,10 @@ class Context:
         return f"/{self.listener.connections[self.connection_id].peer_host}"
 
     @property
+    def user(self) -> str:
+        """Whom the client is taken for; nobody has a name on a listener without authentication."""
+        return "ANONYMOUS"
+
+    @property
     def listener_name(self) -> str:
         return self.listener.name

@@ -36,6 +36,7 @@ from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.purgatory import Purgatory
 from odradek.server.quorum import Quorum, QuorumSettings
+from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role
 from odradek.server.settings import Listener as ListenerSetting
@@ -65,6 +66,9 @@ class Node:
             clock=world.clock,
             entropy=world.entropy,
         )
+        self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
+        self.guarded = False
+        """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
@@ -208,6 +212,7 @@ class Node:
         self.controller = Controller(config, self.world, self.quorum)
         self.controller.on_failure = self.fail
         apply_broker_configs(config, self.image.configs)
+        self._guard(self.image)
 
     def _open_replicas(self) -> None:
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
@@ -220,9 +225,14 @@ class Node:
     async def _committed(self, image: Image, changes: Changes) -> None:
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             apply_broker_configs(self.config, image.configs)
+        self._guard(image)
         await apply_changes(self.replicas, image, changes)
         self.coordinators.apply(image, changes)
         self._tell_directories(changes.topics)
+
+    def _guard(self, image: Image) -> None:
+        self.quotas.apply(image.client_quotas)
+        self.guarded = self.quotas.active
 
     def _tell_directories(self, changes: TopicChanges) -> None:
         chosen = chosen_directories(self.replicas, changes.created)

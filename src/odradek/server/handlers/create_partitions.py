@@ -10,13 +10,25 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from odradek.server.context import Context
+from odradek.server.quotas import charge_mutations
 from odradek.server.routes import Role, serves
+
+_THROTTLING_ERROR_SINCE = 3
 
 
 @serves(ApiKey.CREATE_PARTITIONS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     try:
-        return await ctx.node.controller.create_partitions(request)
+        topics = ctx.node.image.topics.by_name
+        wanted = sum(
+            max(each.count - len(topics[each.name].partitions), 0) for each in request.topics if each.name in topics
+        )
+        throttle_ms = charge_mutations(
+            ctx, 0 if request.validate_only else wanted, strict_since=_THROTTLING_ERROR_SINCE
+        )
+        response = await ctx.node.controller.create_partitions(request)
+        response.throttle_time_ms = throttle_ms
+        return response
     except KafkaError as refused:
         return CreatePartitionsResponse(
             results=[

@@ -23,6 +23,7 @@ from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
 from odradek.server.dispatch import Endpoint, UnservedRequest, resume
 from odradek.server.handlers.api_versions import unsupported_version_answer
+from odradek.server.quotas import metered
 
 if TYPE_CHECKING:
     from odradek.server.net.buffers import Buffer
@@ -76,6 +77,7 @@ class Connection:
         "_frame_end",
         "_get_endpoint",
         "_monotonic_ms",
+        "_muted",
         "_paused",
         "_scope",
         "_start",
@@ -101,6 +103,8 @@ class Connection:
         self._answers: list[Part] = []
         self._answer_bytes = 0
         self._waiting: deque[_Slot] = deque()
+        self._muted: asyncio.TimerHandle | None = None
+        """While it runs nothing is read: the client was told to wait."""
         self._paused = False
         self._closed = False
         self._client_id: str | None = None
@@ -117,6 +121,18 @@ class Connection:
 
     def close(self) -> None:
         self._wire.close()
+
+    def mute(self, duration_ms: int) -> None:
+        """Hear nothing for a while, as a client above its quota was told."""
+        if self._closed:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = asyncio.get_running_loop().call_later(duration_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._serve_frames()
 
     # What the wire calls.
 
@@ -137,6 +153,8 @@ class Connection:
 
     def lost(self, why: Exception | None) -> None:
         self._closed = True
+        if self._muted is not None:
+            self._muted.cancel()
         if why is not None:
             log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
         self._scope.connections.pop(self.id, None)
@@ -152,7 +170,7 @@ class Connection:
     def _serve_frames(self) -> None:
         buffer = self._buffer
         if buffer is None:
-            self._set_paused(False)
+            self._set_paused(self._muted is not None)
             return
         view = buffer.view
         start, end = self._start, self._end
@@ -179,7 +197,7 @@ class Connection:
             self._flush()
             if self._closed:
                 return
-        self._set_paused(held)
+        self._set_paused(held or self._muted is not None)
         if start == end:
             self._expected_bytes = end if LARGE_FRAME_BYTES <= end <= FULL_FRAME_BUFFER_BYTES else 0
             self._release()
@@ -237,6 +255,8 @@ class Connection:
             self._reject(f"a frame of {len(frame)} bytes, too short for a request header")
             return True
         endpoint = self._get_endpoint(api_key << 16 | version)
+        if self._muted is not None:
+            return False
         if self._waiting or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
             if len(self._waiting) >= MAX_UNANSWERED or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
                 return False
@@ -258,7 +278,12 @@ class Connection:
                 client_id = None
             if endpoint.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-            if endpoint.quick is not None and self._serve_quickly(endpoint, frame, position, correlation_id):
+            guarded = self._scope.node.guarded
+            if (
+                endpoint.quick is not None
+                and not guarded
+                and self._serve_quickly(endpoint, frame, position, correlation_id)
+            ):
                 return True
             # Bytes after the end of the request are passed over, as Kafka does: librdkafka sends three of them when it
             # asks for the metadata of all topics (tests/compat/test_python_clients.py).
@@ -269,7 +294,10 @@ class Connection:
         endpoint.served += 1
         self.last_request_ms = self._monotonic_ms()
         context = Context(self._scope.node, self._scope, version, client_id, self.id)
-        self._step(endpoint, correlation_id, endpoint.handle(context, request))
+        handler = endpoint.handle(context, request)
+        if guarded and self._scope.node.quotas.active:
+            handler = metered(context, request, len(frame), handler)
+        self._step(endpoint, correlation_id, handler)
         return True
 
     def _serve_quickly(self, endpoint: Endpoint, frame: memoryview, position: int, correlation_id: int) -> bool:
