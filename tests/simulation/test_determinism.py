@@ -12,6 +12,7 @@ PROGRAM = """
 import sys
 from odradek.sim.run import play
 outcome = play(int(sys.argv[1]))
+assert not outcome.broken, outcome.broken
 print(outcome.digest)
 print("\\n".join(outcome.lines))
 """
@@ -34,6 +35,7 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
 
 def test_the_same_seed_gives_the_same_trace_twice_in_one_process() -> None:
     first, again, different = play(5), play(5), play(6)
+    assert not first.broken
     assert first.lines == again.lines
     assert first.digest == again.digest
     assert first.digest != different.digest
