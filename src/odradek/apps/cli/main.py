@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 from collections.abc import Sequence
@@ -15,23 +16,86 @@ BEGAN = time.monotonic()
 """When the command began, near enough: the ready line of `odradek start` counts from here."""
 
 VERSION = f"odradek {__version__} (a Kafka 4.3 node)"
+INTERRUPTED = 130
+"""What a shell expects of a command that Ctrl-C ended."""
+
+_HERE = "odradek.apps.cli"
+
+COMMANDS = {
+    "start": ("run a node until it is told to stop", f"{_HERE}.node_options:declare_start"),
+    "storage": ("format data directories, or look at them", f"{_HERE}.node_options:declare_storage"),
+    "topic": ("list, create, describe, change and delete topics", f"{_HERE}.topic:declare"),
+    "produce": ("send records to a topic", f"{_HERE}.produce:declare"),
+    "consume": ("read records from a topic", f"{_HERE}.consume:declare"),
+    "group": ("look at consumer groups, move or delete their offsets", f"{_HERE}.group:declare"),
+    "config": ("show and change settings of topics, brokers and groups", f"{_HERE}.config:declare"),
+    "acl": ("list, add and remove access rules", f"{_HERE}.acl:declare"),
+    "quota": ("list, set and remove quotas of clients", f"{_HERE}.quota:declare"),
+    "cluster": ("look at a cluster as a whole", f"{_HERE}.cluster:declare"),
+    "log": ("look into log files without a broker", f"{_HERE}.log:declare"),
+    "profile": ("keep addresses and settings of clusters under names", f"{_HERE}.profile:declare"),
+    "completion": ("print a script that lets a shell complete commands and names", f"{_HERE}.completion:declare"),
+    "complete": ("", f"{_HERE}.completion:declare_complete"),
+    "version": ("print the version", f"{_HERE}.main:declare_version"),
+}
+"""Help and declaration by name. A command without help is for scripts and not listed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 is success, 1 something went wrong, 2 the command line itself is wrong."""
-    options = _parser().parse_args(arguments)
-    module, function = options.run.split(":")
+    """Run one command; 0 is success, 1 something went wrong, 2 the command line itself is wrong, 130 Ctrl-C."""
     try:
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its number: a record must not end the command.
+            sys.stdout.reconfigure(errors="backslashreplace")
+        options = _parse(words)
+        module, function = options.run.split(":")
         return int(getattr(import_module(module), function)(options))
     except Sentence as wrong:
         print(f"odradek: {wrong}", file=sys.stderr)
         return wrong.exit_code
     except KeyboardInterrupt:
-        return 130
+        _ignore_further_interrupts()
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         sys.stderr.close()
         return 1
+
+
+def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser that knows all commands by name, and what the one that is named takes: the others cost nothing."""
+    parser = argparse.ArgumentParser(
+        prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=VERSION)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    named = next((word for word in words if not word.startswith("-")), None)
+    for name, (help_line, declaration) in COMMANDS.items():
+        if help_line:
+            command = commands.add_parser(name, help=help_line, allow_abbrev=False)
+        else:
+            command = commands.add_parser(name, allow_abbrev=False)
+        if name == named:
+            module, function = declaration.split(":")
+            getattr(import_module(module), function)(command)
+    return parser
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options; arguments of which there may be several may also stand behind options, which argparse refuses."""
+    parser = parser_for(words)
+    options, rest = parser.parse_known_args(words)
+    if rest:
+        more = getattr(options, "more", None)
+        if more is None or any(word.startswith("-") and word != "-" for word in rest):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        setattr(options, more, [*getattr(options, more), *rest])
+    return options
+
+
+def declare_version(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=f"{_HERE}.main:show_version")
 
 
 def show_version(_options: argparse.Namespace) -> int:
@@ -39,88 +103,11 @@ def show_version(_options: argparse.Namespace) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_start(commands)
-    _add_storage(commands)
-    version = commands.add_parser("version", help="print the version", allow_abbrev=False)
-    version.set_defaults(run="odradek.apps.cli.main:show_version")
-    return parser
+def _ignore_further_interrupts() -> None:
+    """An impatient second Ctrl-C must not bring up a traceback while the interpreter tidies up."""
+    import signal
 
-
-def _add_start(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    start = commands.add_parser(
-        "start",
-        help="run a node until it is told to stop",
-        description="Run a node: broker and controller in one process. Without a FILE it listens on 127.0.0.1:9092 and "
-        "keeps its data in ./odradek-data. A data directory that is empty is formatted at the first start.",
-        epilog="Settings come from, the later counts: the FILE; KAFKA_... environment variables, as the apache/kafka "
-        "image reads them (KAFKA_LOG_DIRS is log.dirs); --port and --data; --override. "
-        "SIGTERM or Ctrl-C stops cleanly, a second one at once.",
-        allow_abbrev=False,
-    )
-    start.add_argument("file", nargs="?", metavar="FILE", help="a server.properties, as Kafka's own")
-    start.add_argument("--port", type=_port, metavar="N", help="listen on this port of 127.0.0.1; 0 is any free one")
-    start.add_argument("--data", metavar="DIR", help="keep the data here (log.dirs)")
-    start.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="set one key; may be given several times"
-    )
-    start.set_defaults(run="odradek.apps.cli.start:run")
-
-
-def _add_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    storage = commands.add_parser(
-        "storage",
-        help="format data directories, or look at them",
-        description="What kafka-storage does: data directories before a node uses them.",
-        allow_abbrev=False,
-    )
-    actions = storage.add_subparsers(title="actions", metavar="ACTION", required=True)
-    info = actions.add_parser("info", help="say what the data directories hold", allow_abbrev=False)
-    info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties to use")
-    info.set_defaults(run="odradek.apps.cli.storage:info")
-    _add_format(actions)
-    uuid = actions.add_parser("random-uuid", help="print a random UUID, good as a cluster id", allow_abbrev=False)
-    uuid.set_defaults(run="odradek.apps.cli.storage:random_uuid")
-
-
-def _add_format(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    form = actions.add_parser("format", help="prepare data directories for their first start", allow_abbrev=False)
-    form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties to use")
-    form.add_argument("--cluster-id", "-t", required=True, metavar="UUID", help="the cluster's id (see random-uuid)")
-    form.add_argument(
-        "--ignore-formatted", "-g", action="store_true", help="pass over directories that are formatted already"
-    )
-    form.add_argument(
-        "--release-version", "-r", metavar="VERSION", help="start with the features of this Kafka release"
-    )
-    form.add_argument(
-        "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="start with this level of a feature"
-    )
-    quorum = form.add_mutually_exclusive_group()
-    quorum.add_argument(
-        "--standalone", "-s", action="store_true", help="this controller is the whole quorum, which may grow later"
-    )
-    quorum.add_argument(
-        "--no-initial-controllers", "-N", action="store_true", help="say nothing of the quorum: it is found at start"
-    )
-    quorum.add_argument(
-        "--initial-controllers",
-        "-I",
-        metavar="VOTERS",
-        help="the first controllers, as id@host:port:directory-id separated by commas",
-    )
-    form.set_defaults(run="odradek.apps.cli.storage:format_directories")
-
-
-def _port(text: str) -> int:
-    if text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

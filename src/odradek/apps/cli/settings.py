@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 
+from odradek.apps.cli.properties import read_file
 from odradek.apps.cli.sentence import Sentence
-from odradek.configdef import ConfigError, parse_properties
+from odradek.configdef import ConfigError
 from odradek.server.config import NodeConfig, load
 from odradek.values import value
 
@@ -91,19 +92,6 @@ def lone_node(port: int, data: str) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data,
     }
-
-
-def read_file(file: str) -> dict[str, str]:
-    """The keys of a properties file."""
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return parse_properties(opened.read())
-    except OSError as wrong:
-        raise Sentence(f"cannot read {file}: {(wrong.strerror or str(wrong)).lower()}.") from wrong
-    except UnicodeDecodeError as wrong:
-        raise Sentence(f"cannot read {file}: it is not a text in UTF-8.") from wrong
-    except ConfigError as wrong:
-        raise Sentence(f"cannot read {file}: {wrong}.") from wrong
 
 
 def environment_keys(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,239 @@
+"""`odradek acl`: who may do what with which topics, groups and more."""
+
+from __future__ import annotations
+
+import argparse
+from enum import IntEnum
+
+from odradek.apps.cli.options import add_actions, add_remote_action
+from odradek.apps.cli.outcomes import report
+from odradek.apps.cli.output import emit, table
+from odradek.apps.cli.sentence import Sentence
+from odradek.client.admin import Admin
+from odradek.client.cluster import check
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.create_acls import AclCreation
+from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
+from odradek.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest
+
+ANY = 1
+"""What every kind of number has for "no matter"."""
+
+
+class Resource(IntEnum):
+    """As the protocol numbers them."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Pattern(IntEnum):
+    """Whether a resource's name is meant whole or as a beginning."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """As the protocol numbers them."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """As the protocol numbers them."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+CLUSTER_NAME = "kafka-cluster"
+"""The one name that the resource of type cluster has."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    actions = add_actions(parser, "List, add and remove access rules.")
+    listing = add_remote_action(actions, "list", "show the rules there are", list_acls)
+    adding = add_remote_action(actions, "add", "add rules", add_acls)
+    removing = add_remote_action(actions, "remove", "remove the rules that match", remove_acls)
+    for action in (listing, adding, removing):
+        _add_resource(action)
+        action.add_argument("--principal", metavar="USER", help="whom the rule is about, such as User:alice or User:*")
+        action.add_argument("--host", metavar="ADDRESS", help="from where (default of add: anywhere)")
+        action.add_argument(
+            "--operation",
+            action="append",
+            choices=[_word(each) for each in Operation if each is not Operation.ANY],
+            metavar="WHAT",
+            help="read, write, describe, ... or all; may be given several times",
+        )
+        allowing = action.add_mutually_exclusive_group()
+        allowing.add_argument("--allow", dest="permission", action="store_const", const=Permission.ALLOW)
+        allowing.add_argument("--deny", dest="permission", action="store_const", const=Permission.DENY)
+    removing.add_argument("--dry-run", action="store_true", help="only show the rules that match")
+
+
+def _add_resource(action: argparse.ArgumentParser) -> None:
+    group = action.add_mutually_exclusive_group()
+    for kind in Resource:
+        flag = f"--{_word(kind)}"
+        if kind is Resource.CLUSTER:
+            group.add_argument(flag, action="store_const", const=CLUSTER_NAME, help="about the cluster itself")
+        else:
+            group.add_argument(flag, metavar="NAME", help=f"about this {_word(kind)}")
+    action.add_argument("--prefixed", action="store_true", help="about all whose names begin so")
+
+
+async def list_acls(admin: Admin, options: argparse.Namespace) -> int:
+    _show(options, await _matching(admin, options, Pattern.MATCH), "No rules match.")
+    return 0
+
+
+async def add_acls(admin: Admin, options: argparse.Namespace) -> int:
+    kind, name = _resource(options)
+    if kind == ANY or name is None:
+        raise Sentence("a rule about what? Say --topic, --group, --cluster, --transactional-id or another.", 2)
+    if not options.principal or not options.operation:
+        raise Sentence("a rule needs --principal and --operation.", 2)
+    rules = [
+        AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=Pattern.PREFIXED if options.prefixed else Pattern.LITERAL,
+            principal=options.principal,
+            host=options.host or "*",
+            operation=operation,
+            permission_type=options.permission or Permission.ALLOW,
+        )
+        for operation in _operations(options)
+    ]
+    outcomes = await admin.create_acls(rules)
+    names = [f"{_word(Operation(rule.operation))} of {options.principal} on {name}" for rule in rules]
+    return report(options, "rule", dict(zip(names, outcomes, strict=True)), "added")
+
+
+async def remove_acls(admin: Admin, options: argparse.Namespace) -> int:
+    kind, name = _resource(options)
+    if kind == ANY and not (options.principal or options.host or options.operation or options.permission):
+        raise Sentence("that would remove every rule there is: say which, by --topic, --principal or others.", 2)
+    if options.dry_run:
+        _show(options, await _matching(admin, options, Pattern.LITERAL), "No rules match.")
+        return 0
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=kind,
+            resource_name_filter=name,
+            pattern_type_filter=_pattern(options, name, Pattern.LITERAL),
+            principal_filter=options.principal,
+            host_filter=options.host,
+            operation=operation,
+            permission_type=options.permission or ANY,
+        )
+        for operation in _operations(options)
+    ]
+    removed: list[dict[str, str]] = []
+    for gone in await admin.delete_acls(filters):
+        if isinstance(gone, KafkaError):
+            raise gone
+        for each in gone:
+            check(each.error_code, each.error_message)
+            removed.append(_rule(each.resource_type, each.resource_name, each.pattern_type, each))
+    _show(options, removed, "No rules matched.")
+    return 0
+
+
+async def _matching(admin: Admin, options: argparse.Namespace, pattern: Pattern) -> list[dict[str, str]]:
+    kind, name = _resource(options)
+    found: list[dict[str, str]] = []
+    for operation in _operations(options):
+        wanted = DescribeAclsRequest(
+            resource_type_filter=kind,
+            resource_name_filter=name,
+            pattern_type_filter=_pattern(options, name, pattern),
+            principal_filter=options.principal,
+            host_filter=options.host,
+            operation=operation,
+            permission_type=options.permission or ANY,
+        )
+        found += [
+            _rule(resource.resource_type, resource.resource_name, resource.pattern_type, rule)
+            for resource in await admin.describe_acls(wanted)
+            for rule in resource.acls
+        ]
+    return found
+
+
+def _resource(options: argparse.Namespace) -> tuple[int, str | None]:
+    """Type and name that the options name, or what stands for any."""
+    for kind in Resource:
+        name = getattr(options, kind.name.lower())
+        if name is not None:
+            return kind, name
+    if options.prefixed:
+        raise Sentence("--prefixed goes with a name: say --topic, --group or another as well.", 2)
+    return ANY, None
+
+
+def _pattern(options: argparse.Namespace, name: str | None, usual: Pattern) -> Pattern:
+    if name is None:
+        return Pattern.ANY
+    return Pattern.PREFIXED if options.prefixed else usual
+
+
+def _operations(options: argparse.Namespace) -> list[int]:
+    return [Operation[_constant(text)] for text in dict.fromkeys(options.operation or ())] or [ANY]
+
+
+def _rule(
+    resource_type: int, resource_name: str, pattern_type: int, rule: AclDescription | DeleteAclsMatchingAcl
+) -> dict[str, str]:
+    return {
+        "resource_type": _word_of(Resource, resource_type),
+        "resource_name": resource_name,
+        "pattern": _word_of(Pattern, pattern_type),
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": _word_of(Operation, rule.operation),
+        "permission": _word_of(Permission, rule.permission_type),
+    }
+
+
+def _show(options: argparse.Namespace, rules: list[dict[str, str]], nothing: str) -> None:
+    headings = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
+    rows = sorted(tuple(rule.values()) for rule in rules)
+    emit(options, rules, table(headings, rows) if rules else [nothing])
+
+
+def _word(member: IntEnum) -> str:
+    """As it is typed and shown: `transactional-id`."""
+    return member.name.lower().replace("_", "-")
+
+
+def _constant(text: str) -> str:
+    return text.upper().replace("-", "_")
+
+
+def _word_of(kind: type[IntEnum], number: int) -> str:
+    """The word for a number that a broker sent; a newer one's may mean nothing here yet."""
+    return _word(kind(number)) if number in kind._value2member_map_ else str(number)

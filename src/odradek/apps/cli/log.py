@@ -1,0 +1,215 @@
+"""`odradek log`: what is in segment files and their indexes, read from the disk without a broker."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import struct
+from typing import Any
+
+from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_whole, size_of
+from odradek.apps.cli.log_verify import verify
+from odradek.apps.cli.options import add_actions, add_format_option, natural
+from odradek.apps.cli.output import emit, emit_one_of_many, size_text, table, time_text
+from odradek.apps.cli.record_text import record_data, record_lines
+from odradek.apps.cli.sentence import Sentence
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, crc_matches, decode_records
+from odradek.storage import offset_index, time_index, txn_index
+from odradek.storage.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_name,
+    offset_of,
+)
+
+_HERE = "odradek.apps.cli.log"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    actions = add_actions(parser, "Look into log files without a broker. Nothing is changed, whoever uses them.")
+    dumping = actions.add_parser(
+        "dump",
+        help="show segments of a directory, or batches, records or index entries of a file",
+        description="Show what is in a data directory (its partitions), in a partition's directory (its segments) or "
+        "in a file: the batches of a .log, the entries of an .index, .timeindex or .txnindex.",
+        allow_abbrev=False,
+    )
+    dumping.add_argument("path", metavar="FILE|DIR")
+    dumping.add_argument("--records", action="store_true", help="of a .log, also the records in each batch")
+    dumping.add_argument("--from-offset", type=natural, metavar="OFFSET", help="of a .log, leave out what is before")
+    dumping.set_defaults(run=f"{_HERE}:dump")
+    verifying = actions.add_parser(
+        "verify",
+        help="check batches, checksums, offsets and indexes",
+        description="Check a partition's directory or a data directory: every batch and its checksum, the order of "
+        "offsets, and that indexes point to where they should. The exit code is 1 if something is wrong.",
+        allow_abbrev=False,
+    )
+    verifying.add_argument("path", metavar="DIR")
+    verifying.set_defaults(run=f"{_HERE}:verify_directory")
+    for action in (dumping, verifying):
+        add_format_option(action)
+
+
+def dump(options: argparse.Namespace) -> int:
+    if os.path.isdir(options.path):
+        if options.records or options.from_offset is not None:
+            raise Sentence("--records and --from-offset are for a .log file: name one of the directory's.", 2)
+        return _dump_directory(options)
+    if options.path.endswith(LOG_SUFFIX):
+        return _dump_log(options)
+    if options.path.endswith(SNAPSHOT_SUFFIX):
+        raise Sentence("snapshots of producers are not shown: name a .log, .index, .timeindex or .txnindex.")
+    return _dump_index(options)
+
+
+def verify_directory(options: argparse.Namespace) -> int:
+    return verify(options, options.path)
+
+
+def _dump_directory(options: argparse.Namespace) -> int:
+    directories = partition_directories(options.path)
+    data = [
+        {"directory": path, "segments": [_segment(path, base) for base in base_offsets(path)]} for path in directories
+    ]
+    lines: list[str] = []
+    for each in data:
+        rows = [
+            (
+                one["base_offset"],
+                one["last_offset"],
+                one["batches"],
+                one["records"],
+                size_text(one["size_bytes"]),
+                None if one["max_timestamp"] is None else time_text(one["max_timestamp"]),
+                one["index_entries"],
+                one["time_index_entries"],
+                one["problem"] or "",
+            )
+            for one in _dicts(each["segments"])
+        ]
+        lines += [""] if lines else []
+        headings = ("BASE", "LAST", "BATCHES", "RECORDS", "SIZE", "LATEST", "INDEX", "TIMEINDEX", "")
+        lines += [str(each["directory"]), *table(headings, rows)]
+    emit(options, data, lines)
+    return 0
+
+
+def _dicts(held: object) -> list[dict[str, Any]]:
+    assert isinstance(held, list)
+    return held
+
+
+def _segment(directory: str, base_offset: int) -> dict[str, Any]:
+    """A segment in numbers; a problem stops the counting."""
+    stem = os.path.join(directory, offset_name(base_offset))
+    data: dict[str, Any] = {
+        "base_offset": base_offset,
+        "last_offset": None,
+        "batches": 0,
+        "records": 0,
+        "size_bytes": size_of(stem + LOG_SUFFIX),
+        "max_timestamp": None,
+        "index_entries": size_of(stem + OFFSET_INDEX_SUFFIX) // offset_index.ENTRY_BYTES,
+        "time_index_entries": size_of(stem + TIME_INDEX_SUFFIX) // time_index.ENTRY_BYTES,
+        "problem": None,
+    }
+    try:
+        for _, header, _ in read_batches(stem + LOG_SUFFIX):
+            data["last_offset"] = header.last_offset
+            data["batches"] += 1
+            data["records"] += header.records_count
+            data["max_timestamp"] = max(data["max_timestamp"] or header.max_timestamp, header.max_timestamp)
+    except KafkaError as wrong:
+        data["problem"] = wrong.message
+    return data
+
+
+def _dump_log(options: argparse.Namespace) -> int:
+    """Batch by batch as they are read, so that a large file needs little memory."""
+    try:
+        for position, header, batch in read_batches(options.path):
+            if header.last_offset < (options.from_offset or 0):
+                continue
+            data = _batch_data(position, header, batch)
+            lines = [_batch_line(data)]
+            if options.records:
+                records = list(decode_records(batch)) if data["crc_valid"] else []
+                data["records"] = [record_data(None, None, record) for record in records]
+                lines += [f"  {line}" for record in records for line in record_lines(None, record)]
+            emit_one_of_many(options, data, lines)
+    except KafkaError as wrong:
+        raise Sentence(f"{options.path}: {wrong.message}.") from wrong
+    return 0
+
+
+def _batch_data(position: int, header: BatchHeader, batch: bytes) -> dict[str, Any]:
+    return {
+        "position": position,
+        "size_bytes": header.size,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records_count": header.records_count,
+        "leader_epoch": header.leader_epoch,
+        "magic": header.magic,
+        "compression": header.compression.name.lower(),
+        "timestamp_type": "LogAppendTime" if header.attributes & TIMESTAMP_TYPE_BIT else "CreateTime",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+        "crc_valid": crc_matches(batch),
+    }
+
+
+def _batch_line(batch: dict[str, Any]) -> str:
+    kinds = [word for word in ("transactional", "control") if batch[word]]
+    kinds += [] if batch["crc_valid"] else ["BAD CHECKSUM"]
+    producer = f"  producer {batch['producer_id']}:{batch['producer_epoch']}" if batch["producer_id"] >= 0 else ""
+    sequence = f" sequence {batch['base_sequence']}" if batch["base_sequence"] >= 0 else ""
+    return (
+        f"position {batch['position']}  offsets {batch['base_offset']}-{batch['last_offset']}  "
+        f"records {batch['records_count']}  {batch['size_bytes']} bytes  epoch {batch['leader_epoch']}  "
+        f"{batch['compression']}  {time_text(batch['max_timestamp'])}{producer}{sequence}"
+        + "".join(f"  {kind}" for kind in kinds)
+    )
+
+
+_INDEXES: dict[str, tuple[struct.Struct, tuple[str, ...]]] = {
+    OFFSET_INDEX_SUFFIX: (offset_index.ENTRY, ("offset", "position")),
+    TIME_INDEX_SUFFIX: (time_index.ENTRY, ("timestamp", "offset")),
+    TXN_INDEX_SUFFIX: (
+        txn_index.ENTRY,
+        ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"),
+    ),
+}
+
+
+def _dump_index(options: argparse.Namespace) -> int:
+    name = os.path.basename(options.path)
+    suffix = next((each for each in _INDEXES if offset_of(name, each) is not None), None)
+    if suffix is None:
+        example = f"{offset_name(0)}{LOG_SUFFIX}"
+        raise Sentence(f"{options.path} is none of a log's files: name a directory, or a file such as {example}.")
+    entry, names = _INDEXES[suffix]
+    base = offset_of(name, suffix) or 0
+    content = read_whole(options.path)
+    whole = len(content) - len(content) % entry.size
+    entries = []
+    for values in entry.iter_unpack(content[:whole]):
+        held = dict(zip(names, values, strict=True))
+        if suffix != TXN_INDEX_SUFFIX:
+            held["offset"] += base
+        entries.append(held)
+    emit(options, entries, table([name.upper() for name in names], [tuple(each.values()) for each in entries]))
+    if whole != len(content):
+        raise Sentence(f"{options.path}: {len(content) - whole} bytes at the end are no entry.")
+    return 0

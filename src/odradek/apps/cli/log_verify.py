@@ -1,0 +1,144 @@
+"""`odradek log verify`: whether log files hold what they say, as a recovery would check, without changing them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from bisect import bisect_left
+from typing import Any
+
+from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_whole, size_of
+from odradek.apps.cli.output import complain, emit, table
+from odradek.apps.cli.progress import Progress
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.records.batch import MAGIC, BatchHeader, crc_matches, decode_records
+from odradek.storage import offset_index, time_index
+from odradek.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name
+
+
+def verify(options: argparse.Namespace, path: str) -> int:
+    """Every segment below a path; 1 if anything is wrong."""
+    directories = partition_directories(path)
+    stems = [os.path.join(each, offset_name(base)) for each in directories for base in base_offsets(each)]
+    data: list[dict[str, Any]] = []
+    with Progress("verifying", sum(size_of(stem + LOG_SUFFIX) for stem in stems), unit="byte") as progress:
+        for directory in directories:
+            end_offset = 0
+            report: dict[str, Any] = {"directory": directory, "segments": 0, "batches": 0, "records": 0, "problems": []}
+            for base in base_offsets(directory):
+                segment = _Segment(os.path.join(directory, offset_name(base)), base, end_offset)
+                segment.check(progress)
+                end_offset = segment.end_offset
+                report["segments"] += 1
+                report["batches"] += len(segment.starts)
+                report["records"] += segment.records
+                report["problems"] += segment.problems
+            data.append(report)
+    rows = [
+        (each["directory"], each["segments"], each["batches"], each["records"], len(each["problems"]) or "none")
+        for each in data
+    ]
+    emit(options, data, table(("DIRECTORY", "SEGMENTS", "BATCHES", "RECORDS", "PROBLEMS"), rows))
+    problems = [problem for each in data for problem in each["problems"]]
+    if options.format == "table":
+        for problem in problems:
+            complain(f"{problem}.")
+    return 1 if problems else 0
+
+
+class _Segment:
+    """One segment while it is checked."""
+
+    def __init__(self, stem: str, base_offset: int, previous_end: int) -> None:
+        self.problems: list[str] = []
+        self.starts: dict[int, BatchHeader] = {}
+        """Headers by the positions where batches start."""
+        self.records = 0
+        self.end_offset = max(base_offset, previous_end)
+        self._stem = stem
+        self._base_offset = base_offset
+        if base_offset < previous_end:
+            self._wrong(LOG_SUFFIX, f"begins at {base_offset}, and the segment before ends at {previous_end}")
+
+    def check(self, progress: Progress) -> None:
+        try:
+            for position, header, batch in read_batches(self._stem + LOG_SUFFIX):
+                self._check_batch(position, header, batch)
+                progress.advance(header.size)
+        except KafkaError as wrong:
+            self._wrong(LOG_SUFFIX, wrong.message)
+        self._check_offset_index()
+        self._check_time_index()
+
+    def _check_batch(self, position: int, header: BatchHeader, batch: bytes) -> None:
+        where = f"the batch at position {position}"
+        self.starts[position] = header
+        if header.magic != MAGIC:
+            self._wrong(LOG_SUFFIX, f"{where} has the format {header.magic}, which is not read")
+            return
+        if not crc_matches(batch):
+            self._wrong(LOG_SUFFIX, f"{where} (offset {header.base_offset}) does not match its checksum")
+            return
+        if header.base_offset < self.end_offset:
+            self._wrong(
+                LOG_SUFFIX, f"{where} begins at offset {header.base_offset}, and {self.end_offset} was the next"
+            )
+        try:
+            offsets = [record.offset for record in decode_records(batch)]
+        except KafkaError as wrong:
+            self._wrong(LOG_SUFFIX, f"{where}: {wrong.message}")
+            return
+        if offsets != sorted(set(offsets)) or (offsets and offsets[-1] > header.last_offset):
+            self._wrong(LOG_SUFFIX, f"{where} has records whose offsets are out of order")
+        self.records += len(offsets)
+        self.end_offset = max(self.end_offset, header.last_offset + 1)
+
+    def _check_offset_index(self) -> None:
+        """Every entry must lead to the start of a batch that ends at the entry's offset."""
+        content = self._read_index(OFFSET_INDEX_SUFFIX, offset_index.ENTRY_BYTES)
+        if content is None:
+            return
+        for offset, position in _until_padding(list(offset_index.ENTRY.iter_unpack(content))):
+            header = self.starts.get(position)
+            if header is None or header.last_offset - self._base_offset != offset:
+                wanted = f"offset {self._base_offset + offset} at position {position}"
+                self._wrong(OFFSET_INDEX_SUFFIX, f"points to {wanted}, where no such batch is")
+                return
+
+    def _check_time_index(self) -> None:
+        """Entries ascend, and each names an offset in a batch that has its timestamp as the largest."""
+        content = self._read_index(TIME_INDEX_SUFFIX, time_index.ENTRY_BYTES)
+        if content is None:
+            return
+        entries = _until_padding(list(time_index.ENTRY.iter_unpack(content)))
+        if not time_index.entries_are_sound(content[: len(entries) * time_index.ENTRY_BYTES]):
+            self._wrong(TIME_INDEX_SUFFIX, "has entries that do not ascend")
+            return
+        batches = list(self.starts.values())
+        for timestamp, offset in entries:
+            at = bisect_left(batches, self._base_offset + offset, key=lambda header: header.last_offset)
+            if at == len(batches) or batches[at].max_timestamp != timestamp:
+                self._wrong(
+                    TIME_INDEX_SUFFIX,
+                    f"gives offset {self._base_offset + offset} the timestamp {timestamp}, which it has not",
+                )
+                return
+
+    def _read_index(self, suffix: str, entry_bytes: int) -> bytes | None:
+        if not os.path.exists(self._stem + suffix):
+            return None
+        content = read_whole(self._stem + suffix)
+        if len(content) % entry_bytes:
+            self._wrong(suffix, f"has {len(content) % entry_bytes} bytes at its end that are no entry")
+        return content[: len(content) - len(content) % entry_bytes]
+
+    def _wrong(self, suffix: str, what: str) -> None:
+        self.problems.append(f"{self._stem}{suffix} {what}")
+
+
+def _until_padding(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Without the zeros that Apache Kafka keeps at the end of an active segment's indexes."""
+    count = len(entries)
+    while count and entries[count - 1] == (0, 0):
+        count -= 1
+    return entries[:count]

@@ -1,0 +1,37 @@
+"""How a command tells of several things that were to be done, of which some may have failed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from odradek.apps.cli.output import complain, emit
+from odradek.apps.cli.session import failure_text
+from odradek.protocol.errors import KafkaError
+
+
+def report(
+    options: argparse.Namespace,
+    what: str,
+    outcomes: Mapping[str, KafkaError | None],
+    done: str,
+    sentences: Mapping[str, str] | None = None,
+) -> int:
+    """Print what was done and complain of what was not; 1 if anything was not.
+
+    `sentences` say more about some failures than the broker could.
+    """
+    failures = {
+        name: (sentences or {}).get(name) or f"{what} {name}: {failure_text(failure)}."
+        for name, failure in outcomes.items()
+        if failure is not None
+    }
+    data = [
+        {what: name, "done": failure is None, "error": failure.code.name if failure else None}
+        | ({"message": failures[name]} if failure else {})
+        for name, failure in outcomes.items()
+    ]
+    emit(options, data, [f"{what} {name} {done}." for name in outcomes if name not in failures])
+    for sentence in failures.values():
+        complain(sentence)
+    return 1 if failures else 0

@@ -1,0 +1,168 @@
+"""`odradek topic describe`: partitions with replicas, offsets and sizes, and how uneven the sizes are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from odradek.apps.cli.output import emit, fields, plural, size_text, table
+from odradek.apps.cli.session import unknown_topic
+from odradek.client.admin import Admin
+from odradek.client.admin.cluster import ConfigResource, ResourceType
+from odradek.client.cluster import TopicInfo, TopicPartition
+from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
+from odradek.ids import uuid_text
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+TOPIC_CONFIG_SOURCE = 1
+"""DescribeConfigs' number for a setting that the topic itself has."""
+
+
+async def describe_topics(admin: Admin, options: argparse.Namespace) -> int:
+    """All that the cluster tells about topics; what a broker does not serve is left out."""
+    topics = await (known_topics(admin, options.topics) if options.topics else admin.list_topics())
+    partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    sizes = await partition_sizes(admin)
+    configs = await _own_configs(admin, topics)
+    data = [_topic_data(topic, starts, ends, sizes, configs.get(topic.name)) for topic in topics]
+    lines: list[str] = []
+    for each in data:
+        lines += [""] if lines else []
+        lines += _topic_lines(each)
+    emit(options, data, lines if data else ["No topics yet: odradek topic create NAME"])
+    return 0
+
+
+async def known_topics(admin: Admin, names: Sequence[str]) -> list[TopicInfo]:
+    """The topics of these names, or a Sentence about the first that does not exist."""
+    found = await admin.describe_topics(list(dict.fromkeys(names)))
+    topics = []
+    for name, topic in found.items():
+        if isinstance(topic, KafkaError):
+            if topic.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                raise await unknown_topic(admin, name)
+            raise topic
+        topics.append(topic)
+    return topics
+
+
+async def partition_sizes(admin: Admin) -> dict[tuple[TopicPartition, int], int] | None:
+    """Bytes by partition and broker; None where the brokers do not tell."""
+    try:
+        described = await admin.describe_log_dirs()
+    except KafkaError as refused:
+        if refused.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            return None
+        raise
+    return {
+        (TopicPartition(topic.name, each.partition_index), broker): each.partition_size
+        for broker, directories in described.items()
+        if not isinstance(directories, KafkaError)
+        for directory in directories
+        for topic in directory.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+def skew(amounts: Sequence[int]) -> float | None:
+    """How many times the mean the largest is: 1 is even; None where there is nothing to compare."""
+    total = sum(amounts)
+    return round(max(amounts) * len(amounts) / total, 2) if total and len(amounts) > 1 else None
+
+
+async def _own_configs(admin: Admin, topics: Sequence[TopicInfo]) -> dict[str, dict[str, str | None]]:
+    """The settings that topics have of their own; nothing where the brokers do not tell."""
+    try:
+        described = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics])
+    except KafkaError as refused:
+        if refused.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    return {
+        resource.name: {each.name: each.value for each in configs if each.config_source == TOPIC_CONFIG_SOURCE}
+        for resource, configs in described.items()
+        if not isinstance(configs, KafkaError)
+    }
+
+
+def _topic_data(
+    topic: TopicInfo,
+    starts: Answers[FoundOffset],
+    ends: Answers[FoundOffset],
+    sizes: dict[tuple[TopicPartition, int], int] | None,
+    configs: dict[str, str | None] | None,
+) -> dict[str, Any]:
+    partitions = []
+    for each in topic.partitions:
+        partition = TopicPartition(topic.name, each.partition)
+        start, end = _offset(starts.get(partition)), _offset(ends.get(partition))
+        partitions.append(
+            {
+                "partition": each.partition,
+                "leader": each.leader if each.leader >= 0 else None,
+                "leader_epoch": each.leader_epoch,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+                "offline": list(each.offline),
+                "start_offset": start,
+                "end_offset": end,
+                "records": None if start is None or end is None else end - start,
+                "size_bytes": None if sizes is None else sizes.get((partition, each.leader)),
+            }
+        )
+    known_sizes = [each["size_bytes"] for each in partitions if isinstance(each["size_bytes"], int)]
+    known_counts = [each["records"] for each in partitions if isinstance(each["records"], int)]
+    return {
+        "name": topic.name,
+        "topic_id": uuid_text(topic.topic_id),
+        "internal": topic.internal,
+        "replication_factor": max((len(each.replicas) for each in topic.partitions), default=0),
+        "configs": configs,
+        "size_bytes": sum(known_sizes) if known_sizes else None,
+        "size_skew": skew(known_sizes),
+        "records_skew": skew(known_counts),
+        "partitions": partitions,
+    }
+
+
+def _topic_lines(topic: dict[str, Any]) -> list[str]:
+    """A head, then a row a partition; the last column draws the share of the topic's bytes, or else of its records."""
+    partitions = topic["partitions"]
+    measure = "records" if topic["size_bytes"] is None else "size_bytes"
+    most = max((each[measure] or 0 for each in partitions), default=0)
+    head: list[tuple[str, object]] = [
+        ("Topic", topic["name"]),
+        ("Id", topic["topic_id"]),
+        ("Partitions", f"{len(partitions)}, {plural(topic['replication_factor'], 'replica')} each"),
+    ]
+    if topic["configs"]:
+        head.append(("Settings", ", ".join(f"{key}={text}" for key, text in topic["configs"].items())))
+    if topic["size_bytes"] is not None:
+        head.append(("Size", size_text(topic["size_bytes"])))
+    ratio = topic["records_skew"] if topic["size_bytes"] is None else topic["size_skew"]
+    if ratio is not None:
+        head.append(("Skew", f"the largest partition has {ratio:.2f} times the mean"))
+    rows = [
+        (
+            each["partition"],
+            each["leader"] if each["leader"] is not None else "none",
+            each["leader_epoch"],
+            each["replicas"],
+            each["isr"],
+            each["start_offset"],
+            each["end_offset"],
+            None if each["size_bytes"] is None else size_text(each["size_bytes"]),
+            "#" * round(10 * (each[measure] or 0) / most) if most else "",
+        )
+        for each in partitions
+    ]
+    headings = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "END", "SIZE", "SHARE")
+    return [*fields(head), *table(headings, rows)]
+
+
+def _offset(found: FoundOffset | KafkaError | None) -> int | None:
+    return found.offset if isinstance(found, FoundOffset) else None
