@@ -20,7 +20,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.server.context import Context
-from odradek.server.handlers.quick_produce import accepted, quick_produce, refused
+from odradek.server.handlers.quick_produce import accepted, is_transactional, quick_produce, refused
 from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
 
@@ -97,4 +97,11 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this node")
+    if any(
+        isinstance(part.records, memoryview) and is_transactional(part.records)
+        for topic in request.topic_data
+        for part in topic.partition_data
+    ):
+        # Nobody would ever end such a transaction, and readers of committed records would wait for it forever.
+        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return None

@@ -17,6 +17,7 @@ from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from odradek.protocol.primitives import decode_uvarint
+from odradek.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from odradek.server.routes import QuickHandler
 from odradek.storage.log import AppendInfo
 
@@ -32,6 +33,7 @@ MAX_PARTITIONS = 100
 """So many that counts fit into one byte, and few enough to prepare all of them before the first is appended."""
 
 _NO_ANSWER = b""
+_LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _END_OF_TOPIC_AND_REQUEST = b"\0\0"
 """Neither has tagged fields."""
 
@@ -87,6 +89,11 @@ def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+
+
+def is_transactional(batch: memoryview) -> bool:
+    """Whether a batch says that it belongs to a transaction."""
+    return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
 
 
 def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
@@ -210,9 +217,14 @@ def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: 
     """Append each batch to its partition; None, and nothing done, if the declared way has to see to it."""
     if not -1 <= acks <= 1:
         return None
-    for hosted in hosts:
-        if hosted is None or hosted.partition.log.flushes_on_append or hosted.topic.startswith("__"):
-            return None  # The declared way knows which topics are the cluster's own.
+    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+        if (
+            hosted is None
+            or hosted.partition.log.flushes_on_append
+            or hosted.topic.startswith("__")  # The declared way knows which topics are the cluster's own.
+            or is_transactional(batch)
+        ):
+            return None
     replicas = node.replicas
     now_ms = node.world.clock.now_ms()
     outcomes: list[Outcome] = []

@@ -146,6 +146,29 @@ def test_bad_batches_are_refused_with_kafkas_codes() -> None:
     on_a_node(test)
 
 
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_transactional_batch_without_a_transaction_is_refused(version: int) -> None:
+    """It would hold the last stable offset where it is for good."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        open_ended = produce(
+            "t",
+            b"x",
+            topic_id=rig.topic_id("t"),
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        answer = produced(await client.ask(open_ended, version))
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        await client.ask(produce("t", b"plain"), 9)
+        committed = await client.ask(fetch("t", wanted(0), isolation_level=1), 12)
+        assert values(fetched(committed)[0]) == [b"plain"]
+
+    on_a_node(test)
+
+
 def test_a_repeated_batch_gets_its_first_offset_and_a_gap_is_refused() -> None:
     async def test(rig: Rig, client: Client) -> None:
         async def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
