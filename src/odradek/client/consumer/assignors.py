@@ -93,7 +93,8 @@ class CooperativeStickyAssignor:
         owners = _owners(counts, ordered)
         assigned: Assignments = {member.member_id: [] for member in ordered}
         for partition, owner in owners.items():
-            assigned[owner].append(partition)
+            if owner is not None:
+                assigned[owner].append(partition)
         interested = {
             topic: [member.member_id for member in ordered if topic in member.topics] for topic in sorted(counts)
         }
@@ -145,8 +146,11 @@ def _all_partitions(counts: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for topic in sorted(counts) for index in range(counts[topic])]
 
 
-def _owners(counts: Mapping[str, int], members: Sequence[MemberSubscription]) -> dict[TopicPartition, str]:
-    """Who may keep what: claims of the youngest generation count, and where two claim the same, neither has it."""
+def _owners(counts: Mapping[str, int], members: Sequence[MemberSubscription]) -> dict[TopicPartition, str | None]:
+    """Who may keep what: claims of the youngest generation count; where two claim the same, None, so that both give up.
+
+    What nobody claims is left out.
+    """
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for partition in member.owned:
@@ -157,7 +161,7 @@ def _owners(counts: Mapping[str, int], members: Sequence[MemberSubscription]) ->
                 claims[partition] = (member.generation_id, member.member_id)
             elif member.generation_id == generation:
                 claims[partition] = (generation, None)
-    return {partition: owner for partition, (_, owner) in claims.items() if owner is not None}
+    return {partition: owner for partition, (_, owner) in claims.items()}
 
 
 def _even_out(assigned: Assignments, interested: Mapping[str, Sequence[str]]) -> None:

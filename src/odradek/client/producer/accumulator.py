@@ -21,12 +21,22 @@ class PartitionQueue:
     that is under way has come back: then the queue is in order again and can be sent in order.
     """
 
-    __slots__ = ("in_flight", "is_recovering", "next_sequence", "producer_epoch", "producer_id", "waiting")
+    __slots__ = (
+        "in_flight",
+        "is_known",
+        "is_recovering",
+        "next_sequence",
+        "producer_epoch",
+        "producer_id",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
         self.is_recovering = False
+        self.is_known = True
+        """Whether the broker knows the identity. From one it does not know it takes any sequence for the first."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.next_sequence = 0
@@ -58,9 +68,10 @@ class PartitionQueue:
 
     def may_send(self) -> bool:
         """Whether in-flight batches allow another one; ends a recovery that is through."""
-        if self.is_recovering and not self.in_flight:
+        if not self.in_flight:
             self.is_recovering = False
-        return not self.is_recovering
+            return True
+        return self.is_known and not self.is_recovering
 
     # Idempotence.
 
@@ -69,6 +80,7 @@ class PartitionQueue:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
+        self.is_known = False
         for batch in self.waiting:
             batch.base_sequence = -1
 

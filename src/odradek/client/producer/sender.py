@@ -269,7 +269,9 @@ class Sender:
             queue.adopt(-1, -1)
 
     def _succeed(self, batch: ProducerBatch, *, base_offset: int, log_append_time_ms: int) -> None:
-        self._accumulator.queues[batch.partition].settle(batch)
+        queue = self._accumulator.queues[batch.partition]
+        queue.settle(batch)
+        queue.is_known = True
         self._accumulator.release(batch)
         batch.succeed(base_offset, log_append_time_ms)
 

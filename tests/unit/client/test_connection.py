@@ -1,0 +1,148 @@
+"""One connection: answers find their requests, however they are cut, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.client.scripted import HOST, PORT, Ports, ScriptedBroker, ScriptedWire, play
+
+from odradek.client.connection import Connection
+from odradek.client.errors import ConnectionLost, RequestTimedOut
+from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+VERSION = 12
+
+
+async def opened(ports: Ports) -> Connection:
+    return await Connection.open(ports.network, host=HOST, port=PORT, client_id="test", timeout_ms=1000)
+
+
+def wire_of(connection: Connection) -> ScriptedWire:
+    wire = connection._wire
+    assert isinstance(wire, ScriptedWire)
+    return wire
+
+
+def test_requests_are_pipelined_and_answered_in_order() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        broker.topics = {"a": 1, "b": 2, "c": 3}
+        connection = await opened(ports)
+        answers = [
+            connection.ask(MetadataRequest(topics=None), MetadataResponse, version, timeout_ms=1000)
+            for version in (4, 9, 12)
+        ]
+        assert connection.in_flight == 3
+        assert [len((await answer).topics) for answer in answers] == [3, 3, 3]
+        assert connection.in_flight == 0
+        connection.close()
+
+    play(test)
+
+
+@pytest.mark.parametrize("topics", [1, 3_000])
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_an_answer_may_come_in_pieces_and_be_larger_than_any_buffer(topics: int, piece: int) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        broker.topics = {f"topic-{number}": 1 for number in range(topics)}
+        connection = await opened(ports)
+        wire = wire_of(connection)
+        whole = wire.receive
+
+        def in_pieces(data: bytes) -> None:
+            for start in range(0, len(data), piece):
+                whole(data[start : start + piece])
+
+        wire.receive = in_pieces  # type: ignore[method-assign]
+        first = connection.ask(MetadataRequest(topics=None), MetadataResponse, VERSION, timeout_ms=1000)
+        second = connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=1000)
+        assert len((await first).topics) == topics
+        assert (await second).topics == []
+        connection.close()
+
+    play(test)
+
+
+def test_a_request_that_times_out_takes_the_connection_with_it() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        async def never(request: Message) -> Message | None:
+            await asyncio.sleep(3600)
+            return None
+
+        broker.answers[ApiKey.METADATA] = never
+        connection = await opened(ports)
+        patient = connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=60_000)
+        hasty = connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=500)
+        before = ports.clock.monotonic_ms()
+        with pytest.raises(RequestTimedOut):
+            await hasty
+        assert 499 <= ports.clock.monotonic_ms() - before <= 510
+        with pytest.raises(ConnectionLost):
+            await patient
+        assert connection.is_lost
+        with pytest.raises(ConnectionLost):
+            await connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=500)
+
+    play(test)
+
+
+def test_whoever_waits_hears_of_a_lost_connection() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        broker.answers[ApiKey.METADATA] = lambda request: None
+        connection = await opened(ports)
+        answers = [
+            connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=500) for _ in range(3)
+        ]
+        for outcome in await asyncio.gather(*answers, return_exceptions=True):
+            assert isinstance(outcome, ConnectionLost)
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"\0\0\0\1x",
+        b"\0\0\0\x08\0\0\0\x63\0\0\0\0",
+        b"\0\0\0\x09\0\0\0\1\xff\xff\xff\xff\xff",
+    ],
+    ids=["another protocol", "too short", "another request's answer", "a cut message"],
+)
+def test_an_answer_that_makes_no_sense_ends_the_connection(garbage: bytes) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, VERSION, timeout_ms=500)
+        wire_of(connection).receive(garbage)
+        with pytest.raises(ConnectionLost):
+            await answer
+        assert connection.is_lost
+
+    play(test)
+
+
+def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        wire_of(connection).receive(b"\0\0\0\4\0\0\0\1")
+        assert connection.is_lost
+
+    play(test)
+
+
+def test_a_broker_that_does_not_know_our_api_versions_is_understood() -> None:
+    """It answers in version 0, whatever was asked (KIP-511)."""
+
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 4, timeout_ms=500)
+        wire_of(connection).receive(b"\0\0\0\x10\0\0\0\1\0\x23\0\0\0\1\0\x12\0\0\0\3")
+        response = await answer
+        assert response.error_code == 35
+        assert (response.api_keys[0].api_key, response.api_keys[0].max_version) == (18, 3)
+        connection.close()
+
+    play(test)

@@ -1,0 +1,61 @@
+"""Settings: Kafka's names, and one sentence about what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.client.settings import ADMIN_TABLE, CONSUMER_TABLE, PRODUCER_TABLE, Settings, parse_address
+from odradek.configdef import ConfigError, ConfigValue
+
+BROKER: dict[str, ConfigValue] = {"bootstrap.servers": "a:1, b:2"}
+
+
+def test_texts_and_python_values_mean_the_same() -> None:
+    texts = Settings(PRODUCER_TABLE, BROKER | {"linger.ms": "7", "enable.idempotence": "false"})
+    values = Settings(PRODUCER_TABLE, BROKER | {"linger.ms": 7, "enable.idempotence": False})
+    for settings in (texts, values):
+        assert settings.number("linger.ms") == 7
+        assert not settings.flag("enable.idempotence")
+        assert settings.words("bootstrap.servers") == ("a:1", "b:2")
+        assert settings.number("batch.size") == 16_384
+        assert settings.given.keys() == {"bootstrap.servers", "linger.ms", "enable.idempotence"}
+
+
+def test_none_is_not_given_and_what_the_java_client_needs_is_passed_over() -> None:
+    settings = Settings(CONSUMER_TABLE, BROKER | {"group.id": None, "key.deserializer": "x.y.Z"})
+    assert settings.optional_text("group.id") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "complaint"),
+    [
+        ("lingre.ms", "5", "Did you mean linger.ms?"),
+        ("linger.ms", "soon", "Not a number"),
+        ("linger.ms", "-1", "at least 0"),
+        ("acks", "2", "must be one of"),
+        ("group.id", "g", "another kind of client"),
+        ("security.protocol", "SASL_SSL", "PLAINTEXT only"),
+        ("ssl.truststore.location", "/x", "PLAINTEXT only"),
+        ("sasl.jaas.config", "x", "PLAINTEXT only"),
+        ("transactional.id", "t", "not offered yet"),
+        ("bootstrap.servers", "", "must not be empty"),
+    ],
+)
+def test_what_is_refused(name: str, setting: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Settings(PRODUCER_TABLE, BROKER | {name: setting})
+    assert complaint in str(refused.value)
+    assert refused.value.key == name
+
+
+def test_somebody_must_be_named_to_connect_to() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
+        Settings(ADMIN_TABLE, {})
+
+
+def test_addresses() -> None:
+    assert parse_address("localhost:9092") == ("localhost", 9092)
+    assert parse_address("[::1]:9092") == ("::1", 9092)
+    for text in ("localhost", ":9092", "localhost:", "localhost:x", "localhost:70000", "localhost:0"):
+        with pytest.raises(ConfigError, match="is not host:port"):
+            parse_address(text)
