@@ -90,6 +90,7 @@ def test_only_topics_that_may_delete_can_be_deleted_from() -> None:
             ("compacted", ErrorCode.POLICY_VIOLATION),
             ("both", ErrorCode.NONE),
             ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION),
+            ("__transaction_state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ):
             assert (await delete(client, 0, topic=topic)).error_code == code
