@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.ids import NO_EPOCH, NO_NODE, LeaderEpoch, NodeId
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.storage.log import AppendInfo, Log
+from odradek.storage.validation import Origin
 from odradek.values import value
 
 
@@ -51,7 +52,7 @@ class Partition:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def append(self, batch: memoryview, *, now_ms: int) -> AppendInfo:
+    def append(self, batch: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
         """Append a client's batch and, since no other replica has to hold it first, commit it.
 
         One that `flush.messages` or `flush.ms` wants synced is committed by `flushed`: as with Kafka, no reader sees
@@ -60,7 +61,7 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
+        info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
         if not (log.flushes_on_append and log.flush_due(now_ms)):
             log.advance_high_watermark(log.log_end_offset)
         return info

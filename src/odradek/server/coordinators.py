@@ -30,6 +30,7 @@ from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.replicas import Hosted, Replicas
+from odradek.storage.validation import Origin
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class RunningShard:
     def _append(self, decision: CoordinatorDecision, now: Moment) -> None:
         compression = self._coordinators.compression
         batch = memoryview(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression))
-        self._replicas.append(self.hosted, batch, now_ms=now.wall_ms)
+        self._replicas.append(self.hosted, batch, now_ms=now.wall_ms, origin=Origin.COORDINATOR)
         for record in decision.records:
             self.shard.replay(record)
 
@@ -236,6 +237,7 @@ class Coordinators:
             broker_id=config.node_id,
             consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_migration_policy=config.group_consumer_migration_policy.lower(),
             consumer_max_size=config.group_consumer_max_size,
             consumer_assignors=config.group_consumer_assignors,
             consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,

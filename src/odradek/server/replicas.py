@@ -29,6 +29,7 @@ from odradek.server.fetch_sessions import WatchedPartition
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
 from odradek.storage.log import AppendInfo
+from odradek.storage.validation import Origin
 from odradek.values import value
 
 log = logging.getLogger(__name__)
@@ -176,9 +177,9 @@ class Replicas:
 
     # Using.
 
-    def append(self, hosted: Hosted, batch: memoryview, *, now_ms: int) -> AppendInfo:
+    def append(self, hosted: Hosted, batch: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
         try:
-            info = hosted.partition.append(batch, now_ms=now_ms)
+            info = hosted.partition.append(batch, now_ms=now_ms, origin=origin)
         except OSError as failure:
             hosted.failed_appends += 1
             raise self.storage_error(hosted, failure) from failure
