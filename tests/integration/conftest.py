@@ -10,6 +10,9 @@ from bench import wire
 from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat.brokers import new_server
+from tests.integration.cli import Cli
+
+from odradek.testing import running_node
 
 _numbers = itertools.count()
 
@@ -34,3 +37,10 @@ def new_topic(server: Server) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command line with a node that the tests of one file share."""
+    with running_node() as node:
+        yield Cli(node.bootstrap_servers, tmp_path_factory.mktemp("home"))
