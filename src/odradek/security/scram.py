@@ -37,8 +37,3 @@ def credential(mechanism: int, *, salt: bytes, salted_password: bytes, iteration
         server_key=hmac.digest(salted_password, b"Server Key", hash_name),
         iterations=iterations,
     )
-
-
-def salted_password(mechanism: int, password: bytes, *, salt: bytes, iterations: int) -> bytes:
-    """RFC 5802's Hi(): what a client sends, so that the password itself never leaves it."""
-    return hashlib.pbkdf2_hmac(_HASHES[mechanism], password, salt, iterations)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.configdef import ConfigError, ConfigValue, did_you_mean
+from odradek.security.principal import super_users
 from odradek.server.settings import NODE_CONFIGS, Listener, NodeSettings, Voter
 from odradek.server.unsupported import NO_EFFECT, refuse_what_cannot_be_honoured, warnings_for
 from odradek.storage.config import LogConfig, broker_log_defaults
@@ -24,6 +25,12 @@ _HOST_PORT = re.compile(r"(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._-]+)):([0-9]+
 
 class NodeConfig(NodeSettings):
     """Settings by Kafka's key with underscores, and what follows from several of them together."""
+
+    super_users: frozenset[str]
+    """Principals that may do everything, whatever the access rules say."""
+
+    allow_everyone_if_no_acl_found: bool
+    """Whether a resource that no access rule speaks of is open to all."""
 
     log_defaults: LogConfig
     """What a topic without overrides has."""
@@ -69,6 +76,7 @@ def load(
     _settle_listeners(config, host_name)
     _settle_http(config)
     _settle_quorum(config)
+    _settle_authorizer(config)
     check_logs(values)
     config.log_defaults = broker_log_defaults(values)
     return config
@@ -96,8 +104,14 @@ def _parse(given: Mapping[str, str]) -> dict[str, ConfigValue]:
     return values
 
 
-_ALSO_KNOWN = ("broker.id", "security.inter.broker.protocol")
-"""Read by `_with_node_id` and `refuse_what_cannot_be_honoured`, so neither settings nor without effect."""
+_ALSO_KNOWN = (
+    "broker.id",
+    "security.inter.broker.protocol",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+)
+"""Read elsewhere in this file and by `refuse_what_cannot_be_honoured`, so neither settings nor without effect; Kafka
+leaves the last two to its authorizer, and so they have no type there either."""
 
 
 def _warnings(given: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
@@ -115,6 +129,19 @@ def _settle_directories(config: NodeConfig) -> None:
     fields: dict[str, Any] = config.__dict__
     fields["log_dirs"] = config.log_dirs or config.log_dir
     fields["metadata_log_dir"] = config.metadata_log_dir or config.log_dirs[0]
+
+
+def _settle_authorizer(config: NodeConfig) -> None:
+    """What the authorizer is told; without one these keys mean nothing, as in Kafka."""
+    try:
+        config.super_users = super_users(config.given.get("super.users", ""))
+    except ValueError as wrong:
+        raise ConfigError(
+            f"super.users: {wrong} is no principal; write Type:name, such as User:admin.", "super.users"
+        ) from None
+    config.allow_everyone_if_no_acl_found = (
+        config.given.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
+    )
 
 
 # --- listeners --------------------------------------------------------------------------------------------------------

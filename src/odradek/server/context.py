@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.security.principal import ANONYMOUS
+
 if TYPE_CHECKING:
     from odradek.server.net.listener import ListenerScope
     from odradek.server.node import Node
@@ -28,14 +30,23 @@ class Context:
         return self.node.world.clock.now_ms()
 
     @property
+    def client_address(self) -> str:
+        return self.listener.connections[self.connection_id].peer_host
+
+    @property
     def client_host(self) -> str:
         """As Java writes an address whose name nobody looked up."""
-        return f"/{self.listener.connections[self.connection_id].peer_host}"
+        return f"/{self.client_address}"
+
+    @property
+    def principal(self) -> str:
+        """Whom the client is taken for; nobody has a name on a listener without authentication."""
+        return ANONYMOUS
 
     @property
     def user(self) -> str:
-        """Whom the client is taken for; nobody has a name on a listener without authentication."""
-        return "ANONYMOUS"
+        """The principal's name, without its type."""
+        return self.principal.partition(":")[2]
 
     @property
     def listener_name(self) -> str:

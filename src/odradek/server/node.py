@@ -22,6 +22,7 @@ from odradek.metadata.uuids import random_uuid
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.server.apply import apply_changes, chosen_directories, whole_image
+from odradek.server.authorizer import Authorizer
 from odradek.server.broker_configs import apply_broker_configs
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
@@ -67,6 +68,11 @@ class Node:
             entropy=world.entropy,
         )
         self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
+        self.authorizer: Authorizer | None = None
+        if config.authorizer_class_name:
+            self.authorizer = Authorizer(
+                super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
+            )
         self.guarded = False
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
@@ -232,7 +238,9 @@ class Node:
 
     def _guard(self, image: Image) -> None:
         self.quotas.apply(image.client_quotas)
-        self.guarded = self.quotas.active
+        if self.authorizer is not None:
+            self.authorizer.apply(image.acls)
+        self.guarded = self.quotas.active or self.authorizer is not None
 
     def _tell_directories(self, changes: TopicChanges) -> None:
         chosen = chosen_directories(self.replicas, changes.created)

@@ -175,6 +175,16 @@ class NodeSettings:
         INT, 2000, "The most partitions that one DescribeTopicPartitions is answered with.", Range(1)
     )
 
+    # Who may do what
+    authorizer_class_name = Setting[str](
+        STRING,
+        "",
+        "`org.apache.kafka.metadata.authorizer.StandardAuthorizer` lets access rules count; empty lets everybody do "
+        "everything. It goes with `super.users` and `allow.everyone.if.no.acl.found`.",
+        None,
+        LOW,
+    )
+
     # Quotas
     quota_window_num = Setting[int](
         INT, 11, "Over how many windows the rates of clients with quotas are measured.", Range(1), LOW
@@ -332,6 +342,12 @@ class NodeSettings:
         ("uniform", "range"),
         "Assignors that members may ask for; the first is taken where they ask for none.",
         Choices(("uniform", "range")),
+    )
+    group_consumer_migration_policy = Setting[str](
+        STRING,
+        "bidirectional",
+        "Which way a group with members may pass between the protocols: to the consumer protocol (upgrade) and back.",
+        Choices(("bidirectional", "upgrade", "downgrade", "disabled")),
     )
     group_consumer_assignment_interval_ms = Setting[int](
         INT,

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from odradek.configdef import ConfigError
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 
 def refuse_what_cannot_be_honoured(properties: Mapping[str, str]) -> None:
     """Raise ConfigError for the first key whose meaning would silently be lost."""
@@ -51,6 +53,8 @@ def _security_asked_for(name: str, text: str) -> str | None:
     for prefix, what in _SECURITY_PREFIXES.items():
         if name.startswith(prefix):
             return what
+    if name == "authorizer.class.name" and text != STANDARD_AUTHORIZER:
+        return f"authorization by {text}"
     if name == "security.inter.broker.protocol" and text != "PLAINTEXT":
         return f"{text} between brokers"
     if name == "connections.max.reauth.ms" and text != "0":
@@ -66,9 +70,6 @@ _SECURITY_PREFIXES = {
     "scram-sha-256.sasl.": "SASL authentication",
     "scram-sha-512.sasl.": "SASL authentication",
     "gssapi.sasl.": "SASL authentication",
-    "authorizer.": "authorization",
-    "super.users": "authorization",
-    "allow.everyone.if.no.acl.found": "authorization",
     "principal.builder.class": "authentication",
     "security.providers": "security providers",
     "delegation.token.secret.key": "delegation tokens",
@@ -105,11 +106,13 @@ NO_EFFECT = _known(
             delete.records.purgatory.purge.interval.requests""",
         "connections are limited in all, by max.connections, and not by address or rate yet": """
             max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate""",
-        "the consumer group protocol of KIP-848 is not there yet": """
+        "what a group may choose for itself is bounded by Kafka's defaults": """
             group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-            group.consumer.max.session.timeout.ms group.consumer.migration.policy
-            group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-            group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
+            group.consumer.max.session.timeout.ms group.consumer.min.assignment.interval.ms
+            group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms""",
+        "subscriptions by expression follow topics at once": """
+            group.consumer.regex.refresh.interval.ms""",
+        "the protocols that groups may use follow from group.version": """
             group.coordinator.rebalance.protocols""",
         "a coordinator writes each decision at once, and no replica keeps it waiting yet": """
             group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes

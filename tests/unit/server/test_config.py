@@ -159,6 +159,22 @@ def test_a_wrong_file_is_refused_with_a_sentence(changes: dict[str, str | None],
     assert wrong.value.key
 
 
+def test_kafkas_own_authorizer_is_honoured() -> None:
+    config = load(
+        LONE_NODE
+        | {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin; User:CN=ops,O=example",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    assert config.super_users == {"User:admin", "User:CN=ops,O=example"}
+    assert config.allow_everyone_if_no_acl_found
+    assert config.warnings == ()
+    with pytest.raises(ConfigError, match="admin is no principal"):
+        load(LONE_NODE | {"super.users": "admin"})
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -168,9 +184,7 @@ def test_a_wrong_file_is_refused_with_a_sentence(changes: dict[str, str | None],
         ("sasl.enabled.mechanisms", "PLAIN"),
         ("listener.name.plaintext.plain.sasl.jaas.config", "…"),
         ("listener.name.plaintext.scram-sha-512.sasl.jaas.config", "…"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("super.users", "User:admin"),
-        ("allow.everyone.if.no.acl.found", "false"),
+        ("authorizer.class.name", "com.example.Authorizer"),
         ("principal.builder.class", "x"),
         ("security.inter.broker.protocol", "SASL_SSL"),
         ("delegation.token.secret.key", "x"),

@@ -9,6 +9,8 @@ from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     EntryData,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -16,6 +18,7 @@ from odradek.server.routes import Role, serves
 @serves(ApiKey.ALTER_CLIENT_QUOTAS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     try:
+        require(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
         return await ctx.node.controller.alter_client_quotas(request)
     except KafkaError as refused:
         return AlterClientQuotasResponse(

@@ -9,26 +9,40 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from odradek.security.acl import Operation
+from odradek.server.authorizer import require_configs
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
 @serves(ApiKey.ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    permitted: list[AlterConfigsResource] = []
+    answers: list[AlterConfigsResourceResponse] = []
+    for each in request.resources:
+        try:
+            require_configs(ctx, Operation.ALTER_CONFIGS, each.resource_type, each.resource_name)
+            permitted.append(each)
+        except KafkaError as refused:
+            answers.append(_refusal(each, refused))
     try:
-        return await ctx.node.controller.alter_configs(request)
-    except KafkaError as refused:
-        return AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    resource_type=each.resource_type,
-                    resource_name=each.resource_name,
-                    error_code=refused.code,
-                    error_message=refused.message,
-                )
-                for each in request.resources
-            ]
+        response = await ctx.node.controller.alter_configs(
+            AlterConfigsRequest(resources=permitted, validate_only=request.validate_only)
         )
+        answers = [*response.responses, *answers]
+    except KafkaError as refused:
+        answers = [*(_refusal(each, refused) for each in permitted), *answers]
+    return AlterConfigsResponse(responses=answers)
+
+
+def _refusal(resource: AlterConfigsResource, why: KafkaError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=why.code,
+        error_message=why.message,
+    )

@@ -9,6 +9,8 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -16,6 +18,7 @@ from odradek.server.routes import Role, serves
 @serves(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     try:
+        require(ctx, Operation.ALTER, ResourceType.CLUSTER)
         return await ctx.node.controller.alter_scram_credentials(request)
     except KafkaError as refused:
         named = [each.name for each in request.deletions] + [each.name for each in request.upsertions]

@@ -9,7 +9,9 @@ from odradek.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorized_operations import GROUP_OPERATIONS
+from odradek.server.authorizer import allowed_operations, require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -20,12 +22,15 @@ async def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Consume
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = allowed_operations(
+                    ctx, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
+                )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
+        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group: DescribedGroup = await ctx.node.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)
         )

@@ -16,6 +16,8 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -29,6 +31,9 @@ async def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Consum
     fresh_id = "" if request.member_id else uuid_text(random_uuid(ctx.node.world.entropy))
     joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, fresh_id)
     try:
+        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
+        for topic in request.subscribed_topic_names or ():
+            require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         response: ConsumerGroupHeartbeatResponse = await ctx.node.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now)
         )

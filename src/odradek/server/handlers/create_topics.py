@@ -8,13 +8,15 @@ With a controller mutation quota (KIP-599) the partitions asked for are counted 
 from __future__ import annotations
 
 from odradek.protocol.api import ApiKey
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed
 from odradek.server.context import Context
 from odradek.server.quotas import charge_mutations
 from odradek.server.routes import Role, serves
@@ -24,19 +26,44 @@ _THROTTLING_ERROR_SINCE = 6
 
 @serves(ApiKey.CREATE_TOPICS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    permitted, refusals = _sort(ctx, request)
+    request = CreateTopicsRequest(topics=permitted, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
     try:
-        wanted = 0 if request.validate_only else sum(_partitions(ctx, topic) for topic in request.topics)
+        wanted = 0 if request.validate_only else sum(_partitions(ctx, topic) for topic in permitted)
         throttle_ms = charge_mutations(ctx, wanted, strict_since=_THROTTLING_ERROR_SINCE)
         response = await ctx.node.controller.create_topics(request)
         response.throttle_time_ms = throttle_ms
-        return response
     except KafkaError as refused:
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=topic.name, error_code=refused.code, error_message=refused.message)
-                for topic in request.topics
-            ]
-        )
+        response = CreateTopicsResponse(topics=[_refusal(topic, refused) for topic in permitted])
+    if ctx.node.authorizer is not None:
+        _hide_configs(ctx, response)
+    response.topics += refusals
+    return response
+
+
+def _sort(ctx: Context, request: CreateTopicsRequest) -> tuple[list[CreatableTopic], list[CreatableTopicResult]]:
+    """What the client may create, and the answer about what it may not."""
+    if allowed(ctx, Operation.CREATE, ResourceType.CLUSTER):
+        return request.topics, []
+    permitted: list[CreatableTopic] = []
+    refusals: list[CreatableTopicResult] = []
+    for topic in request.topics:
+        if allowed(ctx, Operation.CREATE, ResourceType.TOPIC, topic.name):
+            permitted.append(topic)
+        else:
+            refusals.append(_refusal(topic, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    return permitted, refusals
+
+
+def _hide_configs(ctx: Context, response: CreateTopicsResponse) -> None:
+    for topic in response.topics:
+        if not topic.error_code and not allowed(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+            topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic.configs, topic.num_partitions, topic.replication_factor = None, -1, -1
+
+
+def _refusal(topic: CreatableTopic, why: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=why.code, error_message=why.message)
 
 
 def _partitions(ctx: Context, topic: CreatableTopic) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -17,6 +19,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResp
 
 async def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:
     try:
+        require(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
         result: DeletableGroupResult = await ctx.node.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.delete_group(ticket, group_id)
         )

@@ -12,6 +12,8 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -34,6 +36,7 @@ async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsRe
 def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     replicas = ctx.node.replicas
     try:
+        require(ctx, Operation.DELETE, ResourceType.TOPIC, topic)
         hosted = replicas.require(topic, index)
         if is_internal(topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)

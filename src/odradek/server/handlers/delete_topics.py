@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from odradek.metadata.controller.deletion import refuse_all
 from odradek.protocol.api import ApiKey
-from odradek.protocol.errors import KafkaError
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed
 from odradek.server.context import Context
 from odradek.server.quotas import charge_mutations
 from odradek.server.routes import Role, serves
@@ -18,13 +25,43 @@ _THROTTLING_ERROR_SINCE = 5
 
 @serves(ApiKey.DELETE_TOPICS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    refusals: list[DeletableTopicResult] = []
+    if ctx.node.authorizer is not None:
+        request, refusals = _permitted(ctx, request)
     try:
         throttle_ms = charge_mutations(ctx, _partitions(ctx, request), strict_since=_THROTTLING_ERROR_SINCE)
         response = await ctx.node.controller.delete_topics(request, ctx.api_version)
         response.throttle_time_ms = throttle_ms
-        return response
     except KafkaError as refused:
-        return refuse_all(request, refused)
+        response = refuse_all(request, refused)
+    response.responses += refusals
+    return response
+
+
+def _permitted(ctx: Context, request: DeleteTopicsRequest) -> tuple[DeleteTopicsRequest, list[DeletableTopicResult]]:
+    """What the client may delete, and the answer about what it may not; an id does not give a name away."""
+    names: list[str] = []
+    topics: list[DeleteTopicState] = []
+    refusals: list[DeletableTopicResult] = []
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for name in request.topic_names:
+        if allowed(ctx, Operation.DELETE, ResourceType.TOPIC, name):
+            names.append(name)
+        else:
+            refusals.append(DeletableTopicResult(name=name, error_code=code, error_message=code.default_message))
+    for topic in request.topics:
+        known = ctx.node.image.topics.by_id.get(topic.topic_id)
+        name_of = topic.name if topic.name is not None or known is None else known.name
+        if name_of is None or allowed(ctx, Operation.DELETE, ResourceType.TOPIC, name_of):
+            topics.append(topic)
+        else:
+            shown = name_of if allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name_of) else topic.name
+            refusals.append(
+                DeletableTopicResult(
+                    name=shown, topic_id=topic.topic_id, error_code=code, error_message=code.default_message
+                )
+            )
+    return DeleteTopicsRequest(topics=topics, topic_names=names, timeout_ms=request.timeout_ms), refusals
 
 
 def _partitions(ctx: Context, request: DeleteTopicsRequest) -> int:

@@ -13,6 +13,8 @@ from odradek.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -24,6 +26,7 @@ _SPECIFIED = 2
 @serves(ApiKey.DESCRIBE_CLIENT_QUOTAS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
+        require(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check(request.components)
     except KafkaError as refused:
         return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)

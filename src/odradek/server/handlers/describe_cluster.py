@@ -15,7 +15,8 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from odradek.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from odradek.server.authorized_operations import NOT_ASKED_FOR
+from odradek.server.authorizer import cluster_operations
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -43,7 +44,7 @@ async def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClust
         controller_id=controller_id if any(node.broker_id == controller_id for node in nodes) else NO_NODE,
         brokers=nodes,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
 

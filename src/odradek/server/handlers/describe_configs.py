@@ -23,6 +23,8 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from odradek.security.acl import Operation
+from odradek.server.authorizer import require_configs
 from odradek.server.config_descriptions import (
     Wanted,
     describe_all_brokers,
@@ -59,6 +61,7 @@ async def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfi
 
 
 def _describe(ctx: Context, resource: DescribeConfigsResource, wanted: Wanted) -> list[DescribeConfigsResourceResult]:
+    require_configs(ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
     config, configs, name = ctx.node.config, ctx.node.image.configs, resource.resource_name
     match resource.resource_type:
         case kind if kind == TOPIC_RESOURCE:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorized_operations import GROUP_OPERATIONS
+from odradek.server.authorizer import allowed_operations, require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -22,12 +24,15 @@ async def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroups
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = allowed_operations(
+                    ctx, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
+                )
     return DescribeGroupsResponse(groups=groups)
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
+        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group: DescribedGroup = await ctx.node.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe(ticket, group_id)
         )

@@ -14,6 +14,8 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed
 from odradek.server.context import Context
 from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
@@ -21,6 +23,8 @@ from odradek.server.routes import Role, serves
 
 @serves(ApiKey.DESCRIBE_LOG_DIRS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not allowed(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index): None for topic in request.topics for index in topic.partitions}

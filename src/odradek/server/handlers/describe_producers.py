@@ -11,6 +11,8 @@ from odradek.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -29,6 +31,7 @@ async def handle(ctx: Context, request: DescribeProducersRequest) -> DescribePro
 
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
+        require(ctx, Operation.READ, ResourceType.TOPIC, topic)
         hosted = ctx.node.replicas.require(topic, index)
         hosted.partition.require_leader(-1)
     except KafkaError as refused:

@@ -18,12 +18,15 @@ from odradek.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicData,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
 @serves(ApiKey.DESCRIBE_QUORUM, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
     topics = []
     described = False
     for topic in request.topics:

@@ -17,7 +17,9 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.server.authorizer import allowed_operations, topic_check
 from odradek.server.cluster_view import ClusterView
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
@@ -29,7 +31,14 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
     topics = ctx.node.image.topics
     first_name, first_index = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
     named = [topic.name for topic in request.topics]
+    may_describe = topic_check(ctx, Operation.DESCRIBE)
     names = sorted(name for name in dict.fromkeys(named or topics.by_name) if name >= first_name)
+    refusals: list[DescribeTopicPartitionsResponseTopic] = []
+    if may_describe is not None:
+        if named:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refusals = [_error(name, code) for name in names if not may_describe(name)]
+        names = [name for name in names if may_describe(name)]
     if cursor is not None and (cursor.partition_index < 0 or (named and names[:1] != [first_name])):
         # A page can only begin at a partition, and within the topics that were asked for.
         return DescribeTopicPartitionsResponse(topics=[_error(name, ErrorCode.INVALID_REQUEST) for name in named])
@@ -45,25 +54,31 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
         if topic is None:
             known = name_error(name) is None
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
-            answers.append(_error(name, code, TOPIC_OPERATIONS))
+            answers.append(_error(name, code, _operations(ctx, name)))
             continue
         start = first_index if name == first_name else 0
         end = min(len(topic.partitions), start + room)
-        answers.append(_described(view, topic, range(start, end)))
+        answers.append(_described(view, topic, range(start, end), _operations(ctx, name)))
         room -= max(end - start, 0)
         if end < len(topic.partitions):
             next_cursor = Cursor(topic_name=name, partition_index=end)
             break
-    return DescribeTopicPartitionsResponse(topics=answers, next_cursor=next_cursor)
+    return DescribeTopicPartitionsResponse(topics=refusals + answers, next_cursor=next_cursor)
 
 
-def _described(view: ClusterView, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _operations(ctx: Context, topic: str) -> int:
+    return allowed_operations(ctx, ResourceType.TOPIC, topic, TOPIC_OPERATIONS)
+
+
+def _described(
+    view: ClusterView, topic: TopicImage, indexes: range, operations: int
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[_partition(view, index, topic.partitions[index]) for index in indexes],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

@@ -11,6 +11,8 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -20,6 +22,7 @@ _NOBODY = "Attempt to describe a user credential that does not exist: "
 
 @serves(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
     found: dict[str, list[CredentialInfo]] = {}
     for (mechanism, user), credential in ctx.node.image.scram.credentials.items():
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)

@@ -7,6 +7,8 @@ Not done yet: replica fetches and preferred read replicas.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from odradek.ids import NO_OFFSET, LeaderEpoch, Offset
 from odradek.ports import FileSlice
 from odradek.protocol.api import ApiKey
@@ -19,6 +21,8 @@ from odradek.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from odradek.security.acl import Operation
+from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
 from odradek.server.fetch_sessions import FetchSession, WatchedPartition, topic_key
 from odradek.server.replicas import Replicas
@@ -44,6 +48,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         max_bytes=min(request.max_bytes, node.config.fetch_max_bytes),
         committed_only=request.isolation_level == READ_COMMITTED,
         by_replica=replica_id > CONSUMER,
+        may_read=topic_check(ctx, Operation.READ),
     )
     try:
         collector.collect()
@@ -78,15 +83,33 @@ async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wai
 class Collector:
     """Reads what a session's dirty partitions have, up to the request's size."""
 
-    __slots__ = ("_by_replica", "_committed_only", "_found", "_replicas", "_session", "failed", "max_bytes", "size")
+    __slots__ = (
+        "_by_replica",
+        "_committed_only",
+        "_found",
+        "_may_read",
+        "_replicas",
+        "_session",
+        "failed",
+        "max_bytes",
+        "size",
+    )
 
     def __init__(
-        self, session: FetchSession, replicas: Replicas, *, max_bytes: int, committed_only: bool, by_replica: bool
+        self,
+        session: FetchSession,
+        replicas: Replicas,
+        *,
+        max_bytes: int,
+        committed_only: bool,
+        by_replica: bool,
+        may_read: Callable[[str], bool] | None = None,
     ) -> None:
         self._session = session
         self._replicas = replicas
         self._committed_only = committed_only
         self._by_replica = by_replica
+        self._may_read = may_read
         self._found: dict[WatchedPartition, PartitionData] = {}
         self.max_bytes = max_bytes
         self.size = 0
@@ -119,6 +142,8 @@ class Collector:
 
     def _read(self, entry: WatchedPartition) -> PartitionData:
         hosted = entry.hosted
+        if self._may_read is not None:
+            self._check_permission(entry)
         if hosted is None:
             topic = entry.topic_id if self._session.uses_topic_ids else entry.topic
             raise KafkaError(self._replicas.why_missing(topic, entry.index))
@@ -162,6 +187,15 @@ class Collector:
                 for gone in log.aborted_transactions(Offset(entry.fetch_offset), end_offset)
             ]
         return data
+
+    def _check_permission(self, entry: WatchedPartition) -> None:
+        """A topic that is not there is as closed as one that is, unless nobody knows the name of its id."""
+        assert self._may_read is not None
+        hosted = entry.hosted
+        if hosted is None and self._session.uses_topic_ids:
+            return
+        if not self._may_read(entry.topic if hosted is None else hosted.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def has_cold_slices(self) -> bool:
         return any(_is_cold(data) for data in self._found.values())

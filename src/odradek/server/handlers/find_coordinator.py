@@ -12,6 +12,8 @@ from odradek.metadata.topic_names import GROUP_TOPIC
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -51,6 +53,8 @@ async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 
 async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
+    protected = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION else ResourceType.GROUP
+    require(ctx, Operation.DESCRIBE, protected, key)
     if key_type == TRANSACTION:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not served by this cluster")
     if key_type != GROUP:

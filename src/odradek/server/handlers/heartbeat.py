@@ -5,6 +5,8 @@ from __future__ import annotations
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -12,6 +14,7 @@ from odradek.server.routes import Role, serves
 @serves(ApiKey.HEARTBEAT, on=Role.BROKER)
 async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
+        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
         response: HeartbeatResponse = await ctx.node.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.heartbeat(ticket, request, now)
         )

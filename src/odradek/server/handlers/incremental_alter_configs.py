@@ -15,6 +15,8 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from odradek.security.acl import Operation
+from odradek.server.authorizer import require_configs
 from odradek.server.broker_configs import check_is_this_broker
 from odradek.server.context import Context
 from odradek.server.loggers import check_levels, set_levels
@@ -23,9 +25,18 @@ from odradek.server.routes import Role, serves
 
 @serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    on_record = [each for each in request.resources if each.resource_type != BROKER_LOGGER_RESOURCE]
-    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER_RESOURCE]
-    answers = [_change_loggers(ctx, each, validate_only=request.validate_only) for each in loggers]
+    on_record: list[AlterConfigsResource] = []
+    answers: list[AlterConfigsResourceResponse] = []
+    for each in request.resources:
+        try:
+            require_configs(ctx, Operation.ALTER_CONFIGS, each.resource_type, each.resource_name)
+        except KafkaError as refused:
+            answers.append(_answer(each, refused))
+            continue
+        if each.resource_type == BROKER_LOGGER_RESOURCE:
+            answers.append(_change_loggers(ctx, each, validate_only=request.validate_only))
+        else:
+            on_record.append(each)
     if on_record:
         try:
             answer = await ctx.node.controller.incremental_alter_configs(

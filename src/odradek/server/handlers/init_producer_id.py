@@ -10,12 +10,19 @@ from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed, allowed_somewhere
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
 @serves(ApiKey.INIT_PRODUCER_ID, on=Role.BROKER)
 async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if not _may_write(ctx, request.transactional_id):
+        transactional = request.transactional_id is not None
+        return _refusal(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        )
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request.transactional_id == "":
@@ -27,6 +34,14 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
     except KafkaError as refused:
         return _refusal(refused.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _may_write(ctx: Context, transactional_id: str | None) -> bool:
+    if transactional_id is not None:
+        return allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return allowed(ctx, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or allowed_somewhere(
+        ctx, Operation.WRITE, ResourceType.TOPIC
+    )
 
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:

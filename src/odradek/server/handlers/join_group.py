@@ -7,6 +7,8 @@ from odradek.ports import Entropy
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -17,6 +19,7 @@ _NULL_PROTOCOL_SINCE = 7
 async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, _fresh_id(ctx.node.world.entropy))
     try:
+        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
         response: JoinGroupResponse = await ctx.node.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.join(ticket, request, joiner, now)
         )

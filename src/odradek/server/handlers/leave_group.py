@@ -10,6 +10,8 @@ from odradek.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -22,6 +24,7 @@ async def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse
     if alone:
         request = LeaveGroupRequest(group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)])
     try:
+        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
         response: LeaveGroupResponse = await ctx.node.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.leave(ticket, request, now)
         )

@@ -20,6 +20,8 @@ from odradek.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -28,6 +30,7 @@ _SUPPORTED = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_ME
 
 @serves(ApiKey.LIST_CONFIG_RESOURCES, on=Role.BROKER)
 async def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    require(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     types = list(dict.fromkeys(request.resource_types)) or list(_SUPPORTED)
     if ctx.api_version == 0:
         types = [CLIENT_METRICS_RESOURCE]

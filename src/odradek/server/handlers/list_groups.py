@@ -5,6 +5,8 @@ from __future__ import annotations
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -19,6 +21,8 @@ async def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse
             listed += response.groups
     except KafkaError as refused:
         return ListGroupsResponse(error_code=refused.code)
+    if not allowed(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+        listed = [each for each in listed if allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, each.group_id)]
     return ListGroupsResponse(
         groups=[
             group

@@ -16,6 +16,8 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.handlers.fetch import READ_COMMITTED
 from odradek.server.routes import Role, serves
@@ -52,6 +54,7 @@ async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
 def _look_up(
     ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -25,7 +25,9 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.server.authorizer import allowed, allowed_operations, cluster_operations, topic_check
 from odradek.server.cluster_view import ClusterView
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
@@ -54,7 +56,10 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
             topics = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = allowed_operations(
+                    ctx, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
+                )
     image = ctx.node.image
     return MetadataResponse(
         brokers=_live_brokers(image.cluster, ctx.listener_name),
@@ -62,7 +67,7 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         controller_id=live_controller(image, ctx.node.world.entropy),
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
 
@@ -79,14 +84,19 @@ def describe_topic(image: Image, topic: TopicImage, *, listener_name: str, versi
 
 
 def _all_topics(ctx: Context) -> list[MetadataResponseTopic]:
-    return [_describe(ctx, topic) for topic in ctx.node.image.topics.by_name.values()]
+    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    return [
+        _describe(ctx, topic)
+        for topic in ctx.node.image.topics.by_name.values()
+        if may_describe is None or may_describe(topic.name)
+    ]
 
 
 def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[MetadataResponseTopic]:
     topics = []
     for topic_id in ids:
         topic = ctx.node.image.topics.by_id.get(topic_id)
-        if topic is None:
+        if topic is None or not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(_error_topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
         else:
             topics.append(_describe(ctx, topic))
@@ -94,21 +104,37 @@ def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[MetadataResponseTopic]:
 
 
 async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
-    missing = [name for name in names if name not in ctx.node.image.topics.by_name]
+    denied = _denied(ctx, names)
+    missing = [name for name in names if name not in ctx.node.image.topics.by_name and name not in denied]
     if missing and may_create and ctx.node.config.auto_create_topics_enable:
         creatable = [name for name in missing if name_error(name) is None and not is_internal(name)]
-        if creatable:
-            await _create(ctx, creatable)
+        permitted = [name for name in creatable if _may_create(ctx, name)]
+        denied |= dict.fromkeys(name for name in creatable if name not in permitted)
+        if permitted:
+            await _create(ctx, permitted)
     topics = []
     for name in names:
         topic = ctx.node.image.topics.by_name.get(name)
-        if topic is not None:
+        if name in denied:
+            topics.append(_error_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic is not None:
             topics.append(_describe(ctx, topic))
         elif name_error(name) is not None:
             topics.append(_error_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
         else:
             topics.append(_error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     return topics
+
+
+def _denied(ctx: Context, names: list[str]) -> dict[str, None]:
+    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    return {} if may_describe is None else dict.fromkeys(name for name in names if not may_describe(name))
+
+
+def _may_create(ctx: Context, name: str) -> bool:
+    return allowed(ctx, Operation.CREATE, ResourceType.CLUSTER) or allowed(
+        ctx, Operation.CREATE, ResourceType.TOPIC, name
+    )
 
 
 async def _create(ctx: Context, names: list[str]) -> None:

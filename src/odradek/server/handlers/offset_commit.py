@@ -15,6 +15,8 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed, topic_check
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -23,6 +25,9 @@ _TOPIC_IDS_SINCE = 10
 
 @serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER)
 async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    if not allowed(ctx, Operation.READ, ResourceType.GROUP, request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
     known, refused = _sort(ctx, request)
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
@@ -45,8 +50,13 @@ def _sort(
     by_id = ctx.api_version >= _TOPIC_IDS_SINCE
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
+    may_read = topic_check(ctx, Operation.READ)
     for topic in request.topics:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+        name = topic.name if image is None else image.name
+        if may_read is not None and not (by_id and image is None) and not may_read(name):
+            refused.append(_refused(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if image is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused(topic, topic.partitions, code))

@@ -12,6 +12,8 @@ from odradek.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require, topic_check
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -21,6 +23,7 @@ async def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResp
     known, refused = _sort(ctx, request)
     existing = OffsetDeleteRequest(group_id=request.group_id, topics=known)
     try:
+        require(ctx, Operation.DELETE, ResourceType.GROUP, request.group_id)
         response: OffsetDeleteResponse = await ctx.node.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.delete_offsets(ticket, existing)
         )
@@ -40,7 +43,13 @@ def _sort(
     """What exists, and the answer about what does not."""
     known: list[OffsetDeleteRequestTopic] = []
     refused: list[OffsetDeleteResponseTopic] = []
+    may_read = topic_check(ctx, Operation.READ)
     for topic in request.topics:
+        if may_read is not None and not may_read(topic.name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            partitions = [_refusal(part, code) for part in topic.partitions]
+            refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+            continue
         image = ctx.node.image.topics.by_name.get(topic.name)
         count = 0 if image is None else len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
@@ -48,11 +57,13 @@ def _sort(
         if good:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=good))
         if bad or image is None:
-            refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=[_unknown(part) for part in bad]))
+            refused.append(
+                OffsetDeleteResponseTopic(
+                    name=topic.name, partitions=[_refusal(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for part in bad]
+                )
+            )
     return known, refused
 
 
-def _unknown(part: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
-    return OffsetDeleteResponsePartition(
-        partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
+def _refusal(part: OffsetDeleteRequestPartition, code: ErrorCode) -> OffsetDeleteResponsePartition:
+    return OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code)

@@ -21,6 +21,8 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require, topic_check
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -51,14 +53,23 @@ async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchRe
     unknown: list[OffsetFetchResponseTopics] = []
     if by_id and wanted.topics is not None:
         unknown = _name_topics(ctx.node.image.topics, wanted)
+    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    if may_describe is not None and wanted.topics is not None:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        unknown += [_refused(topic, code) for topic in wanted.topics if not may_describe(topic.name)]
+        wanted.topics = [topic for topic in wanted.topics if may_describe(topic.name)]
     try:
+        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
         group: OffsetFetchResponseGroup = await ctx.node.coordinators.ask(
             wanted.group_id, lambda shard, ticket, now: shard.fetch_offsets(ticket, wanted)
         )
     except KafkaError as refused:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[], error_code=refused.code)
+    if may_describe is not None:
+        group.topics = [topic for topic in group.topics if may_describe(topic.name)]
     if by_id:
-        group.topics = [*_identified(ctx.node.image.topics, group.topics), *unknown]
+        group.topics = _identified(ctx.node.image.topics, group.topics)
+    group.topics += unknown
     return group
 
 

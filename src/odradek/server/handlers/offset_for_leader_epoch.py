@@ -12,6 +12,8 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -30,6 +32,7 @@ async def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetFo
 
 def _look_up(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
+        require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         hosted = ctx.node.replicas.require(topic, wanted.partition)
         hosted.partition.require_leader(wanted.current_leader_epoch)
     except KafkaError as error:

@@ -19,6 +19,8 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.security.acl import Operation
+from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
 from odradek.server.handlers.quick_produce import accepted, is_transactional, quick_produce, refused
 from odradek.server.replicas import Hosted
@@ -56,13 +58,14 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
 class _Appends:
     """The appends of one request, and what they leave to be done."""
 
-    __slots__ = ("_by_id", "_ctx", "_now_ms", "_refusal", "failed", "to_flush")
+    __slots__ = ("_by_id", "_ctx", "_may_write", "_now_ms", "_refusal", "failed", "to_flush")
 
     def __init__(self, ctx: Context, request: ProduceRequest) -> None:
         self._ctx = ctx
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self._now_ms = ctx.now_ms
         self._refusal = _refusal(request)
+        self._may_write = topic_check(ctx, Operation.WRITE)
         self.failed: KafkaError | None = None
         self.to_flush: list[tuple[Hosted, PartitionProduceResponse]] = []
 
@@ -75,6 +78,8 @@ class _Appends:
                 hosted = replicas.find_by_id(topic.topic_id, part.index)
             else:
                 hosted = replicas.find(topic.name, part.index)
+            if self._may_write is not None and not self._may_write(hosted.topic if hosted else topic.name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if hosted is None:
                 raise KafkaError(replicas.why_missing(topic.topic_id if self._by_id else topic.name, part.index))
             if is_internal(hosted.topic) and self._ctx.client_id != ADMIN_CLIENT_ID:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from odradek.protocol.api import ApiKey
 from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
 @serves(ApiKey.UPDATE_FEATURES, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
     return await ctx.node.controller.update_features(request, ctx.api_version)
