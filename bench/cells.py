@@ -6,11 +6,12 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
-from bench import rdkafka_load, replay, wire
+from bench import group_load, rdkafka_load, replay, wire
 from bench.java_load import JavaLoad
-from bench.measure import cpu_seconds, memory_mib
+from bench.measure import cpu_seconds, median, memory_mib
 from bench.servers import Server
 
 MEGABYTE = 1_000_000
@@ -79,13 +80,17 @@ class Rig:
 
     def topic(self, server: Server, partitions: int) -> str:
         """A fresh topic that every partition of which answers."""
-        name = f"bench-{next(self._numbers)}"
+        name = self.name("bench")
         with wire.Connection(server.port) as connection:
             error = wire.create_topic(connection, name, partitions)
             if error:
                 raise RuntimeError(f"CreateTopics answered error {error}")
             wait_for_partitions(connection, name, partitions)
         return name
+
+    def name(self, kind: str) -> str:
+        """One that no other measurement uses."""
+        return f"{kind}-{next(self._numbers)}"
 
     def drop(self, server: Server, topic: str) -> None:
         with wire.Connection(server.port) as connection:
@@ -165,7 +170,7 @@ def payloads(size: int) -> list[bytes]:
 
 def all_cells() -> list[Cell]:
     """In the order of the report."""
-    return [*_produce_cells(), *_consume_cells(), *_wire_cells(), *_single_cells()]
+    return [*_produce_cells(), *_consume_cells(), *_wire_cells(), *_single_cells(), *_group_cells()]
 
 
 def _produce_cells() -> Iterator[Cell]:
@@ -210,6 +215,15 @@ def _single_cells() -> Iterator[Cell]:
     yield Cell("idle-memory", _idle_memory, Floor("rss_mib", 64, ratio=False), quick=True)
     yield Cell("start", _start, Floor("seconds", 0.1, ratio=True), quick=True)
     yield Cell("partitions-1000", _thousand_partitions, Floor("seconds", 1.0, ratio=True), quick=True)
+
+
+def _group_cells() -> Iterator[Cell]:
+    for members in (10, 100, 1_000):
+        yield Cell(f"rebalance-{members}", _rebalance(members), Floor("rebalance_ms", 1.0, ratio=True), quick=True)
+    commits = Floor("cpu_us_per_request", 1.0, ratio=True)
+    yield Cell("commit-1", _commit(1), quick=True)
+    yield Cell("commit-50", _commit(50), commits, quick=True)
+    yield Cell("idle-members-1000", _idle_members, Floor("cpu_percent", 1.0, ratio=True), quick=True)
 
 
 def _produce(shape: Shape) -> Callable[[Rig, Server], Metrics]:
@@ -337,6 +351,43 @@ def _latency_wire(rig: Rig, server: Server) -> Metrics:
     rig.drop(server, topic)
     p50, p99 = (latencies[int(len(latencies) * share)] * 1_000 for share in (0.50, 0.99))
     return {"p50_ms": p50, "p99_ms": p99, "cpu_percent": spent / seconds * 100}
+
+
+def _rebalance(members: int) -> Callable[[Rig, Server], Metrics]:
+    def run(rig: Rig, server: Server) -> Metrics:
+        with closing(group_load.Group(server.port, rig.name("group"), members)) as group:
+            group.form()
+            took = median([group.rebalance() for _ in range(5)])
+        return {"rebalance_ms": took * 1_000}
+
+    return run
+
+
+def _commit(members: int) -> Callable[[Rig, Server], Metrics]:
+    def run(rig: Rig, server: Server) -> Metrics:
+        commits = int((20_000 if members > 1 else 4_000) * rig.scale)
+        topic = rig.topic(server, 1)
+        with closing(group_load.Group(server.port, rig.name("group"), members)) as group:
+            group.form()
+            group.commit(topic, commits // 4)
+            before = cpu_seconds(server.pid)
+            seconds = group.commit(topic, commits)
+            spent = cpu_seconds(server.pid) - before
+        rig.drop(server, topic)
+        return {"cpu_us_per_request": spent / commits * 1e6, "requests_per_s": commits / seconds}
+
+    return run
+
+
+def _idle_members(rig: Rig, server: Server) -> Metrics:
+    seconds = 10 * rig.scale
+    with closing(group_load.Group(server.port, rig.name("group"), 1_000)) as group:
+        group.form()
+        group.beat(3.0)
+        before = cpu_seconds(server.pid)
+        group.beat(seconds)
+        spent = cpu_seconds(server.pid) - before
+    return {"cpu_percent": spent / seconds * 100}
 
 
 def _idle_memory(rig: Rig, server: Server) -> Metrics:

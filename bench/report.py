@@ -16,6 +16,7 @@ UNITS = {
     "cpu_percent": "% of a core",
     "idle_cpu_percent": "% of a core idle",
     "p50_ms": "ms p50",
+    "rebalance_ms": "ms a rebalance",
     "p99_ms": "ms p99",
     "rss_mib": "MiB RSS",
     "pss_mib": "MiB PSS",
@@ -97,9 +98,17 @@ acknowledged record of a new topic. `partitions-1000` ends when every partition 
 
 def _section(name: str) -> str:
     verb = name.split("-")[0]
-    titles: Mapping[str, str] = {"produce": "Produce", "consume": "Consume", "wire": "Wire"}
+    titles: Mapping[str, str] = {
+        "produce": "Produce",
+        "consume": "Consume",
+        "wire": "Wire",
+        "rebalance": "Groups",
+        "commit": "Groups",
+    }
     if verb in ("produce", "consume"):
         return f"{titles[verb]}, {'librdkafka' if name.endswith('rdkafka') else 'Java client'}"
+    if name.startswith("idle-members"):
+        return "Groups"
     return titles.get(verb, "Requests, start, memory, partitions")
 
 
