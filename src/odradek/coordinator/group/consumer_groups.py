@@ -16,9 +16,11 @@ from odradek.coordinator.group.consumer_member import (
     MemberState,
     without_epochs,
 )
+from odradek.coordinator.group.consumer_migration import downgrade_records, may_downgrade, upgrade_records
 from odradek.coordinator.group.consumer_update import Owned, Surroundings, Update
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Joiner
+from odradek.coordinator.group.rebalance import join_error
 from odradek.coordinator.group.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -43,10 +45,14 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from odradek.protocol.messages.sync_group import SyncGroupResponse
 from odradek.values import replace
 
 SESSION, REBALANCE = "consumer session", "consumer rebalance"
+CLASSIC_JOIN, CLASSIC_SYNC = "consumer group classic join", "consumer group classic sync"
 """The first part of the keys of these groups' timers; group and member follow."""
+DOWNGRADED = "consumer group downgraded"
+"""Of the timer that looks after a group which has just become a classic one."""
 
 OWN_MEMBER_ID_SINCE = 1
 """From this version of ConsumerGroupHeartbeat on a member brings its id with it."""
@@ -74,6 +80,8 @@ class ConsumerGroups:
         self.timeouts: dict[str, Callable[..., None]] = {
             SESSION: self._session_timeout,
             REBALANCE: self._rebalance_timeout,
+            CLASSIC_JOIN: self._session_timeout,
+            CLASSIC_SYNC: self._session_timeout,
         }
 
     # The log and the cluster.
@@ -125,6 +133,10 @@ class ConsumerGroups:
                 if isinstance(group, ConsumerGroup):
                     group.refresh, group.touched_topics = True, None
 
+    def looked_at(self, group: ConsumerGroup) -> None:
+        """The group has seen all that the cluster agreed on so far."""
+        group.refresh, group.touched_topics = False, {}
+
     def _all(self) -> Iterable[ConsumerGroup]:
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
@@ -169,7 +181,7 @@ class ConsumerGroups:
         before = self._member(group, request, joiner, owned, out)
         after = _updated(before, request, joiner)
         after_step = Update(group, self.around(group.group_id, now), out.records).follow(before, after, owned)
-        group.refresh, group.touched_topics = False, {}
+        self.looked_at(group)
         self.extend_session(group.group_id, after_step, now)
         self._mind_revocation(group.group_id, after, after_step, now)
         response = ConsumerGroupHeartbeatResponse(
@@ -228,7 +240,25 @@ class ConsumerGroups:
         if group.is_empty:
             out.records += group.tombstones()
             return ConsumerGroup(request.group_id)
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+        return self._upgrade(group, out, now)
+
+    def _upgrade(self, group: ClassicGroup, out: Outcome, now: Moment) -> ConsumerGroup:
+        """The group as it will be once it is of this kind; its classic members join again."""
+        upgraded = ConsumerGroup(group.group_id)
+        made = list(upgrade_records(group, self.image.topics, self.settings))
+        for record in made:
+            if type(record.key) in self.replays:
+                upgraded.replay(record.key, record.value)
+        out.records += made
+        for member in group.members.values():
+            ticket = group.end_join(member)
+            if ticket is not None:
+                out.answer(ticket, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            if member.sync_ticket is not None:
+                out.answer(member.sync_ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+                member.sync_ticket = None
+            self.extend_session(group.group_id, upgraded.members[member.member_id], now)
+        return upgraded
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         limit = self.settings.consumer_max_size
@@ -297,7 +327,12 @@ class ConsumerGroups:
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def remove(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Outcome, now: Moment) -> None:
-        Update(group, self.around(group.group_id, now), out.records).leave(members)
+        gone = {member.member_id: None for member in members}
+        if may_downgrade(group, gone, len(group.members) - len(gone), self.settings):
+            out.records += downgrade_records(group, gone, None, self.image.topics, now.wall_ms)
+            self.timers.set((DOWNGRADED, group.group_id, True), now.monotonic_ms)
+        else:
+            Update(group, self.around(group.group_id, now), out.records).leave(members)
         for member in members:
             for kind in self.timeouts:
                 self.timers.cancel((kind, group.group_id, member.member_id))

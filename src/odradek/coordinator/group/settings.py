@@ -16,6 +16,7 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 300_000
     """How long a JoinGroup of a member that has no id yet may wait; it cannot send heartbeats meanwhile."""
     broker_id: int = -1
+    consumer_migration_policy: str = "bidirectional"
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = (1 << 31) - 1

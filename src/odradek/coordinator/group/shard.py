@@ -12,6 +12,7 @@ from typing import Any
 from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
 from odradek.coordinator.group.committing import OFFSETS, Commits
 from odradek.coordinator.group.consumer import ConsumerGroup
+from odradek.coordinator.group.consumer_classic_members import ClassicMembers
 from odradek.coordinator.group.consumer_describing import described
 from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
@@ -54,6 +55,7 @@ class GroupShard:
         self.offsets = CommittedOffsets()
         self.rebalances = Rebalances(settings, self.timers)
         self.consumers = ConsumerGroups(self.groups, settings, self.timers)
+        self.classic_members = ClassicMembers(self.consumers, self.rebalances)
         self.commits = Commits(self.groups, self.offsets, self.rebalances)
         self._loading = True
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
@@ -67,6 +69,7 @@ class GroupShard:
             SYNC: self._sync_timeout,
             OFFSETS: self.commits.expire,
             **self.consumers.timeouts,
+            **self.classic_members.timeouts,
         }
 
     # The log.
@@ -188,6 +191,9 @@ class GroupShard:
         if group is None and request.member_id != UNKNOWN_MEMBER_ID:
             out.answer(ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return self._decision(out)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            out.answer(ticket, self.classic_members.join(group, request, joiner, out, now))
+            return self._decision(out)
         replaces = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
         is_new = group is None or bool(replaces)
         if group is None or replaces:
@@ -204,25 +210,37 @@ class GroupShard:
 
     def sync(self, ticket: Ticket, request: SyncGroupRequest, now: Moment) -> CoordinatorDecision:
         out = Outcome()
-        self.rebalances.sync(self._classic(request.group_id), ticket, request, out, now)
+        group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            out.answer(ticket, self.classic_members.sync(group, request, now))
+        else:
+            self.rebalances.sync(group, ticket, request, out, now)
         return self._decision(out)
 
     def heartbeat(self, ticket: Ticket, request: HeartbeatRequest, now: Moment) -> CoordinatorDecision:
-        code = self.rebalances.heartbeat(self._classic(request.group_id), request, now)
+        group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            code = self.classic_members.heartbeat(group, request, now)
+        else:
+            code = self.rebalances.heartbeat(group, request, now)
         return Decision((), ((ticket, HeartbeatResponse(error_code=code)),), self.timers.next_deadline_ms)
 
     def leave(self, ticket: Ticket, request: LeaveGroupRequest, now: Moment) -> CoordinatorDecision:
         out = Outcome()
-        members = self.rebalances.leave(self._classic(request.group_id), request, out, now)
+        group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            members = self.classic_members.leave(group, request, out, now)
+        else:
+            members = self.rebalances.leave(group, request, out, now)
         out.answer(ticket, LeaveGroupResponse(members=members))
         return self._decision(out)
 
-    def _classic(self, group_id: str) -> ClassicGroup:
+    def _group_of_member(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         """The group of a request that only a member can send."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
