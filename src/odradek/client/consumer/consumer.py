@@ -20,8 +20,8 @@ from odradek.client.offsets import NOBODY, CommittedOffset, commit_offsets, fetc
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
 from odradek.protocol.errors import KafkaError
 
-Listener: TypeAlias = Callable[[list[TopicPartition]], Awaitable[None] | None]
-"""What hears of partitions that come or go; it may await."""
+Listener: TypeAlias = Callable[[list[TopicPartition]], object]
+"""What hears of partitions that come or go; what it returns is awaited if it can be."""
 
 FOREVER_MS = 1 << 40
 
@@ -417,7 +417,7 @@ class Consumer:
             return
 
         async def attempt() -> None:
-            member = NOBODY if self._member is None else self._member.membership
+            member = NOBODY if self._member is None else self._member.membership()
             for failure in (await commit_offsets(self.cluster, group_id, offsets, member)).values():
                 if failure is not None:
                     raise failure
@@ -443,7 +443,7 @@ class Consumer:
     async def _tell(self, listener: Listener | None, partitions: list[TopicPartition]) -> None:
         if listener is not None:
             told = listener(partitions)
-            if told is not None:
+            if isinstance(told, Awaitable):
                 await told
 
 

@@ -79,9 +79,10 @@ class GroupMember:
         self._fatal: Exception | None = None
         self._polled_ms = cluster.ports.clock.monotonic_ms()
 
-    @property
     def membership(self) -> Membership:
-        """As whom to commit."""
+        """As whom to commit; raises UNKNOWN_MEMBER_ID while this is no member, as somebody else may own all by now."""
+        if self._generation_id < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is no member of its group now: poll first")
         return Membership(self._member_id, self._generation_id, self._instance_id)
 
     @property
@@ -214,8 +215,10 @@ class GroupMember:
 
     async def _sync(self, joined: JoinGroupResponse) -> list[TopicPartition]:
         assignments: list[SyncGroupRequestAssignment] = []
-        if self.is_leader and not joined.skip_assignment:
+        if self.is_leader:
             assignments = await self._assign(joined.protocol_name or "", joined.members)
+            if joined.skip_assignment:
+                assignments = []  # A static leader that comes back: all stays as it was (KIP-814).
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self._generation_id,
