@@ -224,6 +224,7 @@ class Node:
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.replicas.apply_topics(whole_image(self.image))
+        self.replicas.set_aside_strays()
         self.coordinators = Coordinators(self.config, self.world, self.replicas, self.controller)
         self.coordinators.on_failure = self.fail
         self.quorum.on_commit = self._committed

@@ -440,12 +440,16 @@ class Replicas:
 
     def set_aside_strays(self) -> None:
         """Partitions on disk that the cluster does not know here were deleted while this node was away."""
-        now_ms = self._world.clock.now_ms()
         for directory in self.directories:
-            for topic, index in directory.partitions:
+            for topic, index in directory.partitions if directory.online else ():
                 hosted = self.find(topic, index)
-                if hosted is None or hosted.directory is not directory:
-                    directory.set_aside(topic, index, now_ms=now_ms)
+                stray = (topic, index) not in self._offline if hosted is None else hosted.directory is not directory
+                if stray:
+                    try:
+                        directory.set_aside(topic, index)
+                    except OSError as failure:
+                        self._directory_error(directory, failure)
+                        break
 
     def close(self, *, broker_epoch: int) -> None:
         """Leave every directory as a clean shutdown leaves it."""

@@ -95,7 +95,7 @@ class LogDirectory:
         if key in self._on_disk:
             found_id = self.topic_id_of(topic, partition)
             if found_id is not None and found_id != topic_id:
-                self.set_aside(topic, partition, now_ms=now_ms)
+                self.set_aside(topic, partition)
         existed = key in self._on_disk
         log = Log.open(
             self._disk,
@@ -125,11 +125,13 @@ class LogDirectory:
         self._doomed.append((now_ms + log.config.file_delete_delay_ms, renamed, log))
         self._doomed.sort(key=lambda doomed: doomed[0])
 
-    def set_aside(self, topic: str, partition: int, *, now_ms: int) -> None:
-        """Rename the directory of a partition that the cluster does not have here; it goes with the next purge."""
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Rename the directory of a partition that the cluster does not have here.
+
+        Like Kafka, nobody removes it then: if it is the cluster that is wrong, the records are still there.
+        """
         renamed = self._rename(topic, partition, STRAY_SUFFIX)
         logger.warning("Set aside %s, which this node does not hold any more, as %s", f"{topic}-{partition}", renamed)
-        self._doomed.insert(0, (now_ms, renamed, None))
 
     def purge_deleted(self, now_ms: int) -> int | None:
         """Remove directories whose delay is over; when the next one is due."""
@@ -190,9 +192,9 @@ class LogDirectory:
     def _look_around(self) -> None:
         """Find the partitions; what was being deleted when the node stopped goes with the first purge."""
         for name in self._disk.list(self.path):
-            if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
+            if name.endswith(DELETE_SUFFIX):
                 self._doomed.append((0, f"{self.path}/{name}", None))
-            elif not name.endswith(FUTURE_SUFFIX):
+            elif not name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
                 key = parse_directory_name(name)
                 if key is not None and key[0] != METADATA_TOPIC:
                     self._on_disk[key] = None

@@ -16,6 +16,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.sim.disk import SimulatedDisk, SimulatedFile
+from odradek.sim.loop import Life
 
 TWO_DIRECTORIES = {"log.dirs": "/a,/b"}
 
@@ -219,5 +220,33 @@ def test_a_topic_made_again_under_its_name_begins_empty() -> None:
             assert rig.node.replicas.find("t", 1) is None
         await asyncio.sleep(600)
         assert [name for name in rig.world.disk.list("/data") if name.startswith("t-")] == []
+
+    rig.run(test)
+
+
+def test_a_partition_nobody_knows_is_set_aside_and_kept() -> None:
+    """A crash between the deletion of a topic and that of its files leaves one; so would a wrong cluster."""
+    rig = Rig()
+
+    async def test() -> None:
+        await rig.create_topic("t", 2)
+        await rig.connect().ask(produce("t", b"kept"), 9)
+        await rig.node.stop()
+        rig.life.end()
+        rig.device.locks.clear()
+        disk = rig.device.attach(Life("meanwhile"))
+        disk.make_directory("/data/ghost-3")
+        disk.write_file("/data/ghost-3/00000000000000000000.log", b"records")
+        await rig.start()
+        await asyncio.sleep(1000)
+        names = rig.world.disk.list("/data")
+        assert "ghost-3" not in names
+        (stray,) = [name for name in names if name.startswith("ghost-3.")]
+        assert stray.endswith("-stray")
+        assert rig.world.disk.read_file(f"/data/{stray}/00000000000000000000.log") == b"records"
+        assert [name for name in names if name.startswith("t-")] == ["t-0", "t-1"]
+        await rig.restart()
+        assert stray in rig.world.disk.list("/data")
+        assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"kept"]
 
     rig.run(test)

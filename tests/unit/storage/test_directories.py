@@ -110,7 +110,10 @@ def test_deletion_goes_on_after_a_crash() -> None:
     directory = look(machine)
     assert directory.partitions == []
     directory.purge_deleted(NOW_MS)
-    assert machine.disk.list("/data") == ["v-1.00000000000000000000000000000009-future"]
+    assert machine.disk.list("/data") == [
+        "u-1.00000000000000000000000000000009-stray",
+        "v-1.00000000000000000000000000000009-future",
+    ]
 
 
 def test_another_topics_directory_is_set_aside() -> None:
@@ -123,7 +126,7 @@ def test_another_topics_directory_is_set_aside() -> None:
     assert log.log_end_offset == 0
     assert machine.disk.list("/data") == ["t-0", "t-0.00000000000000000000000000000001-stray"]
     directory.purge_deleted(NOW_MS)
-    assert machine.disk.list("/data") == ["t-0"]
+    assert machine.disk.list("/data") == ["t-0", "t-0.00000000000000000000000000000001-stray"]
 
 
 def test_long_names_stay_within_the_file_systems_limit() -> None:
