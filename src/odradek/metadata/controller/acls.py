@@ -43,7 +43,7 @@ def create_acls(image: Image, request: CreateAclsRequest, *, entropy: Entropy) -
         except KafkaError as refused:
             results.append(AclCreationResult(error_code=refused.code, error_message=refused.message))
             continue
-        results.append(AclCreationResult())
+        results.append(AclCreationResult(error_message=""))
         if acl not in there:
             there[acl] = None
             records.append(acl_record(random_uuid(entropy), acl))
@@ -114,15 +114,19 @@ def _is(kinds: type[ResourceType] | type[PatternType] | type[Operation] | type[P
 
 
 def _new_acl(creation: AclCreation) -> Acl:
-    _refuse_if(creation.resource_type <= ResourceType.ANY or not _is(ResourceType, creation.resource_type), "type")
-    _refuse_if(creation.resource_pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED), "pattern type")
-    _refuse_if(creation.operation <= Operation.ANY or not _is(Operation, creation.operation), "operation")
-    _refuse_if(creation.permission_type not in (Permission.DENY, Permission.ALLOW), "permission")
+    if creation.resource_type <= ResourceType.ANY or not _is(ResourceType, creation.resource_type):
+        raise _invalid("resourceType", creation.resource_type)
+    if creation.resource_pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _invalid("patternType", creation.resource_pattern_type)
+    if creation.operation <= Operation.ANY or not _is(Operation, creation.operation):
+        raise _invalid("operation", creation.operation)
+    if creation.permission_type not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid("permissionType", creation.permission_type)
     if not creation.resource_name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Resource name should not be empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
-    if ":" not in creation.principal.strip(":"):
+    if ":" not in creation.principal:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal "
@@ -139,6 +143,5 @@ def _new_acl(creation: AclCreation) -> Acl:
     )
 
 
-def _refuse_if(wrong: bool, what: str) -> None:
-    if wrong:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The access rule has a {what} that no rule can have.")
+def _invalid(what: str, number: int) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {number}")

@@ -33,8 +33,9 @@ async def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResp
                 )
             )
     return DescribeAclsResponse(
+        error_message="",
         resources=[
             DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
             for (kind, name, pattern), acls in resources.items()
-        ]
+        ],
     )
