@@ -15,61 +15,17 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.create_acls import AclCreation
 from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
 from odradek.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest
+from odradek.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
-ANY = 1
-"""What every kind of number has for "no matter"."""
-
-
-class Resource(IntEnum):
-    """As the protocol numbers them."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class Pattern(IntEnum):
-    """Whether a resource's name is meant whole or as a beginning."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Operation(IntEnum):
-    """As the protocol numbers them."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class Permission(IntEnum):
-    """As the protocol numbers them."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-CLUSTER_NAME = "kafka-cluster"
-"""The one name that the resource of type cluster has."""
+RESOURCES = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.DELEGATION_TOKEN,
+    ResourceType.USER,
+)
+OPERATIONS = tuple(each for each in Operation if each not in (Operation.UNKNOWN, Operation.ANY))
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +40,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "--operation",
             action="append",
-            choices=[_word(each) for each in Operation if each is not Operation.ANY],
+            choices=[_word(each) for each in OPERATIONS],
             metavar="WHAT",
             help="read, write, describe, ... or all; may be given several times",
         )
@@ -96,9 +52,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def _add_resource(action: argparse.ArgumentParser) -> None:
     group = action.add_mutually_exclusive_group()
-    for kind in Resource:
+    for kind in RESOURCES:
         flag = f"--{_word(kind)}"
-        if kind is Resource.CLUSTER:
+        if kind is ResourceType.CLUSTER:
             group.add_argument(flag, action="store_const", const=CLUSTER_NAME, help="about the cluster itself")
         else:
             group.add_argument(flag, metavar="NAME", help=f"about this {_word(kind)}")
@@ -106,13 +62,13 @@ def _add_resource(action: argparse.ArgumentParser) -> None:
 
 
 async def list_acls(admin: Admin, options: argparse.Namespace) -> int:
-    _show(options, await _matching(admin, options, Pattern.MATCH), "No rules match.")
+    _show(options, await _matching(admin, options, PatternType.MATCH), "No rules match.")
     return 0
 
 
 async def add_acls(admin: Admin, options: argparse.Namespace) -> int:
     kind, name = _resource(options)
-    if kind == ANY or name is None:
+    if kind is ResourceType.ANY or name is None:
         raise Sentence("a rule about what? Say --topic, --group, --cluster, --transactional-id or another.", 2)
     if not options.principal or not options.operation:
         raise Sentence("a rule needs --principal and --operation.", 2)
@@ -120,7 +76,7 @@ async def add_acls(admin: Admin, options: argparse.Namespace) -> int:
         AclCreation(
             resource_type=kind,
             resource_name=name,
-            resource_pattern_type=Pattern.PREFIXED if options.prefixed else Pattern.LITERAL,
+            resource_pattern_type=PatternType.PREFIXED if options.prefixed else PatternType.LITERAL,
             principal=options.principal,
             host=options.host or "*",
             operation=operation,
@@ -129,26 +85,26 @@ async def add_acls(admin: Admin, options: argparse.Namespace) -> int:
         for operation in _operations(options)
     ]
     outcomes = await admin.create_acls(rules)
-    names = [f"{_word(Operation(rule.operation))} of {options.principal} on {name}" for rule in rules]
+    names = [f"{_word_of(Operation, rule.operation)} of {options.principal} on {name}" for rule in rules]
     return report(options, "rule", dict(zip(names, outcomes, strict=True)), "added")
 
 
 async def remove_acls(admin: Admin, options: argparse.Namespace) -> int:
     kind, name = _resource(options)
-    if kind == ANY and not (options.principal or options.host or options.operation or options.permission):
+    if kind is ResourceType.ANY and not (options.principal or options.host or options.operation or options.permission):
         raise Sentence("that would remove every rule there is: say which, by --topic, --principal or others.", 2)
     if options.dry_run:
-        _show(options, await _matching(admin, options, Pattern.LITERAL), "No rules match.")
+        _show(options, await _matching(admin, options, PatternType.LITERAL), "No rules match.")
         return 0
     filters = [
         DeleteAclsFilter(
             resource_type_filter=kind,
             resource_name_filter=name,
-            pattern_type_filter=_pattern(options, name, Pattern.LITERAL),
+            pattern_type_filter=_pattern(options, name, PatternType.LITERAL),
             principal_filter=options.principal,
             host_filter=options.host,
             operation=operation,
-            permission_type=options.permission or ANY,
+            permission_type=options.permission or Permission.ANY,
         )
         for operation in _operations(options)
     ]
@@ -163,7 +119,7 @@ async def remove_acls(admin: Admin, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _matching(admin: Admin, options: argparse.Namespace, pattern: Pattern) -> list[dict[str, str]]:
+async def _matching(admin: Admin, options: argparse.Namespace, pattern: PatternType) -> list[dict[str, str]]:
     kind, name = _resource(options)
     found: list[dict[str, str]] = []
     for operation in _operations(options):
@@ -174,7 +130,7 @@ async def _matching(admin: Admin, options: argparse.Namespace, pattern: Pattern)
             principal_filter=options.principal,
             host_filter=options.host,
             operation=operation,
-            permission_type=options.permission or ANY,
+            permission_type=options.permission or Permission.ANY,
         )
         found += [
             _rule(resource.resource_type, resource.resource_name, resource.pattern_type, rule)
@@ -184,34 +140,34 @@ async def _matching(admin: Admin, options: argparse.Namespace, pattern: Pattern)
     return found
 
 
-def _resource(options: argparse.Namespace) -> tuple[int, str | None]:
+def _resource(options: argparse.Namespace) -> tuple[ResourceType, str | None]:
     """Type and name that the options name, or what stands for any."""
-    for kind in Resource:
+    for kind in RESOURCES:
         name = getattr(options, kind.name.lower())
         if name is not None:
             return kind, name
     if options.prefixed:
         raise Sentence("--prefixed goes with a name: say --topic, --group or another as well.", 2)
-    return ANY, None
+    return ResourceType.ANY, None
 
 
-def _pattern(options: argparse.Namespace, name: str | None, usual: Pattern) -> Pattern:
+def _pattern(options: argparse.Namespace, name: str | None, usual: PatternType) -> PatternType:
     if name is None:
-        return Pattern.ANY
-    return Pattern.PREFIXED if options.prefixed else usual
+        return PatternType.ANY
+    return PatternType.PREFIXED if options.prefixed else usual
 
 
-def _operations(options: argparse.Namespace) -> list[int]:
-    return [Operation[_constant(text)] for text in dict.fromkeys(options.operation or ())] or [ANY]
+def _operations(options: argparse.Namespace) -> list[Operation]:
+    return [Operation[_constant(text)] for text in dict.fromkeys(options.operation or ())] or [Operation.ANY]
 
 
 def _rule(
     resource_type: int, resource_name: str, pattern_type: int, rule: AclDescription | DeleteAclsMatchingAcl
 ) -> dict[str, str]:
     return {
-        "resource_type": _word_of(Resource, resource_type),
+        "resource_type": _word_of(ResourceType, resource_type),
         "resource_name": resource_name,
-        "pattern": _word_of(Pattern, pattern_type),
+        "pattern": _word_of(PatternType, pattern_type),
         "principal": rule.principal,
         "host": rule.host,
         "operation": _word_of(Operation, rule.operation),

@@ -73,7 +73,7 @@ def cell(content: object) -> str:
         case bool():
             return "yes" if content else "no"
         case float():
-            return f"{content:g}"
+            return f"{content:.15g}"
         case list() | tuple():
             return ",".join(map(cell, content)) or "-"
     return harmless(str(content))

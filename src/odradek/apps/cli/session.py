@@ -145,11 +145,15 @@ def one_sentence() -> Iterator[None]:
             f"cannot reach the cluster at {where}. Start a node with `odradek start`, or say where one is with -b."
         ) from nobody
     except ClientError as failure:
-        raise Sentence(f"{failure}.") from failure
+        raise Sentence(_ended(str(failure))) from failure
     except KafkaError as refused:
         raise Sentence(f"{failure_text(refused)}.") from refused
     except ConfigError as wrong:
-        raise Sentence(f"{str(wrong).rstrip('.')}.") from wrong
+        raise Sentence(_ended(str(wrong))) from wrong
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
 def _run(options: argparse.Namespace, work: Callable[[Session], Awaitable[int]]) -> int:
