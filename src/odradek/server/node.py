@@ -141,6 +141,12 @@ class Node:
         self.serving = False
         self._close_ports()
         self.purgatory.close()
+        try:
+            await self._close_rooms()
+        finally:
+            self._release_locks()
+
+    async def _close_rooms(self) -> None:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
         await self.coordinators.close()
@@ -150,7 +156,6 @@ class Node:
         broker = self.image.cluster.brokers.get(self.node_id)
         await self.quorum.close()
         self.replicas.close(broker_epoch=-1 if broker is None else broker.broker_epoch)
-        self._release_locks()
 
     def fail(self, failure: BaseException) -> None:
         """A broken invariant or a metadata log that cannot be written: better down than wrong."""

@@ -37,7 +37,7 @@ from odradek.storage.segment import Segment
 from odradek.storage.segments import Segments
 from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
-from odradek.storage.validation import Origin
+from odradek.storage.validation import SMALLEST_RECORD, Origin
 from odradek.values import value
 
 _unpack_header = BATCH_HEADER.unpack_from
@@ -270,6 +270,7 @@ class Log:
             or attributes & CONTROL_BIT
             or attributes & COMPRESSION_MASK > _LARGEST_CODEC
             or (producer_id >= 0 and base_sequence < 0)
+            or count * SMALLEST_RECORD > size
         ):
             validation.check_header(batch, self._config, origin)
         if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:

@@ -22,10 +22,13 @@ from odradek.protocol.records.batch import (
     decode_records,
     update_crc,
 )
-from odradek.protocol.records.compression import Compression, compress, decompress
+from odradek.protocol.records.compression import MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
 from odradek.storage.config import LONG_MAX, LogConfig
 
 LOG_APPEND_TIME = "LogAppendTime"
+
+SMALLEST_RECORD = 7
+"""Bytes of a record with nothing in it: its length, attributes, two deltas, and three lengths."""
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -75,6 +78,12 @@ def check_header(batch: memoryview, config: LogConfig, origin: Origin) -> None:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"a batch declares {header.records_count} records and a last offset delta of {header.last_offset_delta}",
+        )
+    # An offset for every record that is declared: a count beyond what the bytes can hold would waste billions of them.
+    content = MAX_DECOMPRESSED_BYTES if header.attributes & COMPRESSION_MASK else len(batch)
+    if header.records_count * SMALLEST_RECORD > content:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a batch of {len(batch)} bytes cannot hold {header.records_count} records"
         )
     if origin is Origin.CLIENT:
         _check_client_header(header)

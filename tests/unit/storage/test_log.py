@@ -190,6 +190,17 @@ def test_headers_that_cannot_be(log: Log) -> None:
         assert refusal(log, changed(12, count)) is ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_count_that_no_bytes_could_hold_wastes_no_offsets(log: Log, codec: Compression) -> None:
+    lying = bytearray(batch_of(b"a", b"b"))
+    struct.pack_into(">h", lying, 21, codec)
+    struct.pack_into(">i", lying, 23, (1 << 31) - 2)
+    struct.pack_into(">i", lying, 57, (1 << 31) - 1)
+    update_crc(lying)
+    assert refusal(log, lying) is ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 0
+
+
 def test_damaged_bytes(log: Log) -> None:
     for at in range(17, len(batch_of(b"abc"))):
         batch = batch_of(b"abc")
