@@ -12,6 +12,7 @@ from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat import maven
 from tests.compat.brokers import new_server
+from tests.compat.members import QUICK_GROUPS, Member
 
 _numbers = itertools.count()
 
@@ -28,14 +29,41 @@ def new_topic(server: Server) -> Callable[..., str]:
     """Makes a topic and waits until its partitions answer; configs come with underscores for dots."""
 
     def make(partitions: int = 1, **configs: str) -> str:
-        name = f"compat-{os.getpid()}-{next(_numbers)}"
-        with wire.Connection(server.port) as connection:
-            settings = {key.replace("_", "."): value for key, value in configs.items()}
-            assert wire.create_topic(connection, name, partitions, settings) == 0
-            wait_for_partitions(connection, name, partitions)
-        return name
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        return created_topic(server, partitions, settings)
 
     return make
+
+
+def created_topic(server: Server, partitions: int, settings: dict[str, str]) -> str:
+    """Of a new name; all of its partitions answer."""
+    name = f"compat-{os.getpid()}-{next(_numbers)}"
+    with wire.Connection(server.port) as connection:
+        assert wire.create_topic(connection, name, partitions, settings) == 0
+        wait_for_partitions(connection, name, partitions)
+    return name
+
+
+@pytest.fixture(scope="module")
+def group_server() -> Iterator[Server]:
+    """A broker whose rebalances do not keep tests waiting."""
+    with new_server(properties=QUICK_GROUPS) as running:
+        yield running
+
+
+@pytest.fixture
+def group_topic(group_server: Server) -> str:
+    """Of four partitions, empty."""
+    return created_topic(group_server, 4, {})
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """What was started, and is killed at the end if it still runs."""
+    started: list[Member] = []
+    yield started
+    for member in started:
+        member.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.compat.go_programs import go_command
 from tests.compat.java_programs import java_command
+from tests.compat.node_programs import node_command
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 40.0
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.replication.factor": "1",
+}
+"""Settings of a broker whose rebalances do not keep tests waiting."""
+
+QUICK_CONSUMER_GROUPS = QUICK_GROUPS | {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "8000",
+    "group.consumer.session.timeout.ms": "8000",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""The same for the protocol in which the broker says how long members may be silent."""
+
+PROGRAMS: dict[str, Callable[..., list[str]]] = {
+    "kafkajs": functools.partial(node_command, "kafkajs"),
+    "platformatic": functools.partial(node_command, "platformatic"),
+    "franz-go": functools.partial(go_command, "franz"),
+    "kafka-go": functools.partial(go_command, "segmentio"),
+}
+"""Clients for Node.js and Go: what runs the program that is written with each, given its words."""
 
 _JAVA_ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -39,8 +66,13 @@ class Member:
                 "partition.assignment.strategy": _JAVA_ASSIGNORS[settings["strategy"]],
                 **({"group.instance.id": settings["instance"]} if "instance" in settings else {}),
             }
-            words = [f"{name}={text}" for name, text in properties.items()]
+            if settings.get("protocol") == "consumer":
+                properties = {"group.protocol": "consumer", "group.instance.id": settings.get("instance", "")}
+            words = [f"{name}={text}" for name, text in properties.items() if text]
             command = java_command("GroupMember", bootstrap, group, topic, *words)
+        elif client in PROGRAMS:
+            words = [f"{name}={text}" for name, text in settings.items()]
+            command = PROGRAMS[client]("member", bootstrap, group, topic, *words)
         self.client = client
         self.group = group
         self.owned: set[int] | None = None

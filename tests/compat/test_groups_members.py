@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from bench import wire
@@ -12,15 +12,10 @@ from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
-from tests.compat.members import Member, share, until
+from tests.compat.members import QUICK_GROUPS, Member, share, until
 
 pytestmark = pytest.mark.compat
 
-PROPERTIES = {
-    "group.initial.rebalance.delay.ms": "200",
-    "group.min.session.timeout.ms": "1000",
-    "offsets.topic.replication.factor": "1",
-}
 JAVA = pytest.param("java", marks=pytest.mark.java)
 CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", JAVA]
 PARTITIONS = 4
@@ -29,22 +24,6 @@ BASE_MS = 1_700_000_000_000
 _numbers = itertools.count()
 
 NewMember = Callable[..., Member]
-
-
-@pytest.fixture(scope="module")
-def group_server() -> Iterator[Server]:
-    """A broker whose rebalances do not keep tests waiting."""
-    with new_server(properties=PROPERTIES) as server:
-        yield server
-
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    """What was started, and is killed at the end if it still runs."""
-    started: list[Member] = []
-    yield started
-    for member in started:
-        member.kill()
 
 
 def new_topic(server: Server, partitions: int = PARTITIONS) -> str:
@@ -156,7 +135,7 @@ def test_static_members_keep_their_place(client: str, group_server: Server, memb
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_survives_its_coordinator(client: str, members: list[Member]) -> None:
-    with running(new_server(properties=PROPERTIES)) as server:
+    with running(new_server(properties=QUICK_GROUPS)) as server:
         topic = new_topic(server)
         produce(server, topic, 20)
         member = Member(client, server.bootstrap, "survivors", topic, session_ms="20000")
