@@ -94,8 +94,8 @@ class TestYaml:
 
     @pytest.mark.parametrize(
         "text",
-        ["", "true", "No", "null", "~", "12", "1.5", "-", "- a", "a: b", "a #b", " a", "a ", "*x", "&x", "!t", "@a", "{",
-         "1e3", "a\nb", '"', "'", "%x", "2026-11-15", "0x1f", "\u2028", "\x7f", "=", "<<"],
+        ["", "true", "No", "null", "~", "12", "1.5", "-", "- a", "a: b", "a #b", " a", "a ", "*x", "&x", "!t", "@a",
+         "{", "1e3", "a\nb", '"', "'", "%x", "2026-11-15", "0x1f", "\u2028", "\x7f", "=", "<<"],
     )  # fmt: skip
     def test_texts_that_mean_something_else_are_quoted(self, text: str) -> None:
         shown = yaml.scalar(text)

@@ -37,7 +37,13 @@ SOURCES = {
 }
 """DescribeConfigs' numbers for where a setting comes from."""
 
-_DEFAULTS = ("file", "default")
+OWN = {
+    "topic": ("topic",),
+    "broker": ("broker", "all brokers"),
+    "group": ("group",),
+    "broker-logger": ("broker logger",),
+}
+"""Where a setting comes from that was set for a thing of this kind."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +84,7 @@ async def describe(admin: Admin, options: argparse.Namespace) -> int:
         data
         for each in sorted(configs, key=lambda config: config.name)
         for data in [_config_data(each, options.docs)]
-        if (each.name in options.keys if options.keys else options.all or data["source"] not in _DEFAULTS)
+        if (each.name in options.keys if options.keys else options.all or data["source"] in OWN[options.kind])
     ]
     rows = [(each["name"], each["value"], each["source"], each["read_only"] or "") for each in shown]
     lines = table(("SETTING", "VALUE", "FROM", "READ-ONLY"), rows)

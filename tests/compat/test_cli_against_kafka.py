@@ -1,0 +1,102 @@
+"""`odradek`'s command line against Apache Kafka: it speaks to Kafka's brokers, not only to its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from bench.apache_kafka import ApacheKafka
+from tests.compat import maven
+from tests.integration.cli import PATIENCE_S, Cli
+
+pytestmark = [pytest.mark.compat, pytest.mark.java]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command line with a broker of Apache Kafka."""
+    maven.require_java()
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with ApacheKafka(properties=settings) as broker:
+        yield Cli(broker.bootstrap, tmp_path_factory.mktemp("home"))
+
+
+def test_the_cluster(kafka: Cli) -> None:
+    told = kafka.json("cluster", "info")
+    assert [each["id"] for each in told["brokers"]] == [1]
+    assert told["features"]["metadata.version"] > 0
+    assert ["Controller", "1"] in kafka.ok("cluster", "info").rows
+
+
+def test_topics(kafka: Cli) -> None:
+    kafka.ok("topic", "create", "cities", "--partitions", 3, "--config", "retention.ms=3600000")
+    kafka.ok("produce", "cities", "--partition", 0, stdin="x" * 5000 + "\n")
+    (told,) = kafka.json("topic", "describe", "cities")
+    assert told["configs"]["retention.ms"] == "3600000"
+    assert [each["end_offset"] for each in told["partitions"]] == [1, 0, 0]
+    assert told["size_bytes"] > 5000
+    assert told["size_skew"] == 3.0
+    assert kafka.refused("topic", "describe", "citie") == "there is no topic citie. Did you mean cities?"
+    kafka.ok("topic", "alter", "cities", "--partitions", 4)
+    assert kafka.json("topic", "trim", "cities", "--all", "--partition", 0)[0]["start_offset"] == 1
+    kafka.ok("topic", "delete", "cities")
+    assert "cities" not in [each["name"] for each in kafka.json("topic", "list")]
+
+
+def test_records_and_groups(kafka: Cli) -> None:
+    kafka.ok("topic", "create", "events", "--partitions", 2)
+    lines = "".join(f"key-{number}:value {number}\n" for number in range(100))
+    told = kafka.json("produce", "events", "--key-separator", ":", "--compression", "zstd", stdin=lines)
+    assert told["records"] == 100
+    assert len(kafka.json_lines("consume", "events")) == 100
+    first = kafka.ok("consume", "events", "--group", "readers", "--max-messages", 60)
+    assert "committed" in first.err
+    (group,) = kafka.json("group", "describe", "readers")
+    assert sum(each["lag"] for each in group["partitions"]) == 40
+    assert ["readers", "classic", "Empty"] in [row[:3] for row in kafka.ok("group", "list").rows]
+    kafka.ok("group", "reset-offsets", "readers", "--all-topics", "--to-earliest", "--execute")
+    assert len(kafka.json_lines("consume", "events", "--group", "readers")) == 100
+    kafka.ok("group", "delete-offsets", "readers", "--topic", "events:0")
+    kafka.ok("group", "delete", "readers")
+    assert kafka.json("group", "list") == []
+
+
+def test_members(kafka: Cli) -> None:
+    kafka.ok("topic", "create", "watched")
+    follower = subprocess.Popen(
+        kafka.command("consume", "watched", "--group", "watchers", "--follow"),
+        env=kafka.environment(),
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while "Stable" not in kafka.run("group", "describe", "watchers", "--state").out:
+            assert time.monotonic() < deadline
+        (told,) = kafka.json("group", "describe", "watchers", "--members")
+        assert [each["assignment"] for each in told["members"]] == [["watched-0"]]
+        assert "stop them first" in kafka.refused("group", "delete", "watchers")
+    finally:
+        follower.terminate()
+        follower.wait()
+
+
+def test_settings_rules_and_quotas(kafka: Cli) -> None:
+    kafka.ok("topic", "create", "ruled")
+    kafka.ok("config", "set", "topic", "ruled", "retention.ms=5000")
+    assert kafka.ok("config", "describe", "topic", "ruled").rows[1:] == [["retention.ms", "5000", "topic"]]
+    assert "INVALID_CONFIG" in kafka.refused("config", "set", "topic", "ruled", "retention.ms=soon")
+    rule = ("--topic", "ruled", "--principal", "User:alice", "--operation", "read")
+    kafka.ok("acl", "add", *rule)
+    assert [each["operation"] for each in kafka.json("acl", "list", "--topic", "ruled")] == ["read"]
+    assert len(kafka.json("acl", "remove", *rule)) == 1
+    kafka.ok("quota", "set", "--user", "alice", "producer_byte_rate=1000")
+    assert kafka.json("quota", "list")[0]["quotas"] == {"producer_byte_rate": 1000.0}
+    kafka.ok("quota", "unset", "--user", "alice", "producer_byte_rate")
+    assert re.search("^No quotas are set", kafka.ok("quota", "list").out)
