@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
+from odradek import __version__
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError, ConnectionLost, NoBrokerAnswers, may_pass
 from odradek.client.settings import Settings, parse_address
@@ -28,7 +29,9 @@ from odradek.values import value
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
 
-SOFTWARE = "odradek"
+SOFTWARE = {"client_software_name": "odradek", "client_software_version": __version__}
+"""What brokers see in their metrics of who is connected (KIP-511)."""
+
 NOBODY = -1
 
 
@@ -422,7 +425,7 @@ class _Link:
         return connection
 
     async def _learn_versions(self, connection: Connection) -> dict[int, tuple[int, int]]:
-        request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version="0")
+        request = ApiVersionsRequest(**SOFTWARE)
         timeout_ms = self._settings.number("request.timeout.ms")
         version = request.max_stable_version
         response = await connection.ask(request, ApiVersionsResponse, version, timeout_ms=timeout_ms)

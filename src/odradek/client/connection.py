@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections import deque
 from typing import Any, TypeVar
@@ -84,7 +85,7 @@ class Connection:
         except TimeoutError:
             raise ConnectionLost(f"{host}:{port} did not answer within {timeout_ms} ms") from None
         except OSError as refused:
-            raise ConnectionLost(f"{host}:{port}: {refused.strerror or refused}") from refused
+            raise ConnectionLost(f"{host}:{port}: {_reason(refused)}") from refused
         return made[0]
 
     @property
@@ -225,6 +226,13 @@ class Connection:
                 pending.answer.set_exception(ConnectionLost(str(failure)))
                 pending.answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one.
         self._pending.clear()
+
+
+def _reason(refused: OSError) -> str:
+    """The system's own words: asyncio puts the call in their place. Resolvers have numbers of their own, below zero."""
+    if refused.errno is not None and refused.errno > 0:
+        return os.strerror(refused.errno)
+    return refused.strerror or str(refused)
 
 
 def _deadline(pending: _Pending) -> float:

@@ -33,8 +33,8 @@ class NoOffsetForPartition(ClientError):
     """There is neither a position nor a committed offset, and `auto.offset.reset` is `none`."""
 
 
-class ConsumerMisused(ClientError):
-    """A call that makes no sense in the consumer's state; the message says which one would."""
+class Misused(ClientError):
+    """A call that makes no sense in the client's state; the message says which one would."""
 
 
 def may_pass(failure: Exception) -> bool:

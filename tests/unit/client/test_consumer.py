@@ -10,7 +10,7 @@ from tests.unit.client.scripted import Ports, ScriptedBroker, play, settings
 
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer
-from odradek.client.errors import ConsumerMisused, NoOffsetForPartition
+from odradek.client.errors import Misused, NoOffsetForPartition
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -214,23 +214,38 @@ def test_no_partition_starves_behind_another() -> None:
     play(test)
 
 
+def test_a_topic_that_appears_late_is_read_and_one_that_never_does_has_no_position() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        Log(broker)
+        broker.topics = {}
+        async with Consumer(ports, settings(auto_offset_reset="earliest", default_api_timeout_ms=5_000)) as consumer:
+            consumer.assign([T0])
+            with pytest.raises(NoOffsetForPartition, match="5000 ms"):
+                await consumer.position(T0)
+            assert await consumer.poll(3_000) == []
+            broker.topics = {"t": 2}
+            assert len(await drain(consumer)) == LENGTH - FIRST
+
+    play(test)
+
+
 def test_calls_that_make_no_sense_say_so() -> None:
     async def test(broker: ScriptedBroker, ports: Ports) -> None:
         async with Consumer(ports, settings()) as consumer:
-            with pytest.raises(ConsumerMisused, match="subscribe to topics or assign"):
+            with pytest.raises(Misused, match="subscribe to topics or assign"):
                 await consumer.poll(0)
-            with pytest.raises(ConsumerMisused, match=r"group\.id"):
+            with pytest.raises(Misused, match=r"group\.id"):
                 consumer.subscribe(["t"])
-            with pytest.raises(ConsumerMisused, match="t-0 is not assigned"):
+            with pytest.raises(Misused, match="t-0 is not assigned"):
                 consumer.seek(T0, 1)
             consumer.assign([T0])
-            with pytest.raises(ConsumerMisused, match=r"group\.id"):
+            with pytest.raises(Misused, match=r"group\.id"):
                 await consumer.commit()
-            with pytest.raises(ConsumerMisused, match="cannot be -5"):
+            with pytest.raises(Misused, match="cannot be -5"):
                 consumer.seek(T0, -5)
         async with Consumer(ports, settings(group_id="g", enable_auto_commit=False)) as consumer:
             consumer.assign([T0])
-            with pytest.raises(ConsumerMisused, match="exclude each other"):
+            with pytest.raises(Misused, match="exclude each other"):
                 consumer.subscribe(["t"])
 
     play(test)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
-from odradek.client.cluster import check
+from odradek.client.cluster import SOFTWARE, check
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -106,11 +106,7 @@ class ClusterAdmin(AdminBase):
 
     async def describe_features(self, node_id: int | None = None) -> ApiVersionsResponse:
         """Features supported and finalized, and the APIs served, by a broker or any."""
-        response = await self._ask(
-            ApiVersionsRequest(client_software_name="odradek", client_software_version="0"),
-            ApiVersionsResponse,
-            node_id=node_id,
-        )
+        response = await self._ask(ApiVersionsRequest(**SOFTWARE), ApiVersionsResponse, node_id=node_id)
         check(response.error_code)
         return response
 

@@ -14,7 +14,7 @@ from odradek.client.consumer.fetcher import RESETS, Fetcher
 from odradek.client.consumer.membership import GroupMember
 from odradek.client.consumer.positions import NOWHERE, Positions
 from odradek.client.consumer.records import ConsumerRecord
-from odradek.client.errors import ClientError, ConsumerMisused, NoOffsetForPartition
+from odradek.client.errors import ClientError, Misused, NoOffsetForPartition, may_pass
 from odradek.client.leaders import EARLIEST, LATEST, FoundOffset, list_offsets
 from odradek.client.offsets import NOBODY, CommittedOffset, commit_offsets, fetch_offsets
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
@@ -62,7 +62,7 @@ class Consumer:
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions, without being a member of the group."""
         if self._member is not None:
-            raise ConsumerMisused("subscribe and assign exclude each other: unsubscribe first")
+            raise Misused("subscribe and assign exclude each other: unsubscribe first")
         self._positions.replace(partitions)
         self._forget_polled()
 
@@ -79,10 +79,10 @@ class Consumer:
         Without `on_lost`, `on_revoked` hears of lost partitions too.
         """
         if self._group_id is None:
-            raise ConsumerMisused("subscribe needs a group.id; without one, assign partitions")
+            raise Misused("subscribe needs a group.id; without one, assign partitions")
         if self._member is None:
             if len(self._positions):
-                raise ConsumerMisused("subscribe and assign exclude each other: unsubscribe first")
+                raise Misused("subscribe and assign exclude each other: unsubscribe first")
             self._member = GroupMember(self.cluster, self, self._event.set)
             self._commit_at_ms = self._clock.monotonic_ms() + self._auto_commit_ms
         self._listeners = (on_assigned, on_revoked, on_lost or on_revoked)
@@ -161,7 +161,7 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading there."""
         if offset < 0:
-            raise ConsumerMisused(f"an offset cannot be {offset}")
+            raise Misused(f"an offset cannot be {offset}")
         self._positions[partition].move_to(offset)
         self._forget_polled(partition)
 
@@ -176,7 +176,10 @@ class Consumer:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record, found out now if it is not known yet."""
         state = self._positions[partition]
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         while state.position == NOWHERE:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise NoOffsetForPartition(f"{partition}: no position was found within {self._timeout_ms} ms")
             await self._locate_all()
         for record in self._polled:
             if (record.topic, record.partition) == partition:
@@ -299,7 +302,7 @@ class Consumer:
     async def _is_assigned(self) -> bool:
         if self._member is None:
             if not len(self._positions):
-                raise ConsumerMisused("nothing to read: subscribe to topics or assign partitions first")
+                raise Misused("nothing to read: subscribe to topics or assign partitions first")
             return True
         await self._watch_topics(self._member)
         return await self._member.step()
@@ -365,10 +368,17 @@ class Consumer:
         wanted = {
             partition: state.reset_to for partition, state in self._positions.items() if state.reset_to is not None
         }
-        for partition, found in (await self._found(wanted)).items():
+        answers = await list_offsets(
+            self.cluster, wanted, timeout_ms=self._timeout_ms, read_committed=self._read_committed
+        )
+        for partition, answer in answers.items():
             state = self._positions.get(partition)
-            if state is not None and state.reset_to == wanted[partition]:
-                state.move_to(found.offset)
+            if isinstance(answer, KafkaError):
+                if not may_pass(answer):
+                    raise answer
+                await asyncio.sleep(self.cluster.backoff_ms(0) / 1000)  # A topic that is about to appear, or to go.
+            elif state is not None and state.reset_to == wanted[partition]:
+                state.move_to(answer.offset)
 
     async def _found(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         answers = await list_offsets(
@@ -431,7 +441,7 @@ class Consumer:
 
     def _group(self) -> str:
         if self._group_id is None:
-            raise ConsumerMisused("offsets are committed for a group: give a group.id")
+            raise Misused("offsets are committed for a group: give a group.id")
         return self._group_id
 
     def _forget_polled(self, *partitions: TopicPartition) -> None:

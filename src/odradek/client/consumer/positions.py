@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer.records import FetchedRecords
-from odradek.client.errors import ConsumerMisused
+from odradek.client.errors import Misused
 from odradek.client.offsets import CommittedOffset
 
 NOWHERE = -1
@@ -78,7 +78,7 @@ class Positions:
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         state = self._states.get(partition)
         if state is None:
-            raise ConsumerMisused(f"{partition} is not assigned to this consumer")
+            raise Misused(f"{partition} is not assigned to this consumer")
         return state
 
     def replace(self, partitions: Collection[TopicPartition]) -> None:

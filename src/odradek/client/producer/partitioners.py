@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
+from odradek.client.cluster import TopicInfo
 from odradek.ports import Entropy
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -51,18 +52,19 @@ class Sticky:
         self._current: dict[str, list[int]] = {}
         """Partition and bytes by topic."""
 
-    def choose(self, topic: str, available: list[int], size_bytes: int) -> int:
-        """The partition for that many bytes, out of those that have a leader."""
-        current = self._current.get(topic)
+    def choose(self, topic: TopicInfo, size_bytes: int) -> int:
+        """The partition for that many bytes; one without a leader only if none has one."""
+        current = self._current.get(topic.name)
         if current is None:
-            current = self._current[topic] = [self._draw(available, avoid=None), 0]
-        elif current[1] >= self._batch_size or current[0] not in available:
-            current[0], current[1] = self._draw(available, avoid=current[0]), 0
+            current = self._current[topic.name] = [self._draw(topic, avoid=None), 0]
+        elif current[1] >= self._batch_size or topic.partitions[current[0]].leader < 0:
+            current[0], current[1] = self._draw(topic, avoid=current[0]), 0
         current[1] += size_bytes
         return current[0]
 
-    def _draw(self, available: list[int], *, avoid: int | None) -> int:
-        others = [partition for partition in available if partition != avoid] or available
+    def _draw(self, topic: TopicInfo, *, avoid: int | None) -> int:
+        led = _led(topic)
+        others = [partition for partition in led if partition != avoid] or led
         return others[self._entropy.below(len(others))]
 
 
@@ -72,7 +74,13 @@ class RoundRobin:
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def choose(self, topic: str, available: list[int]) -> int:
-        turn = self._next.get(topic, 0)
-        self._next[topic] = turn + 1
-        return available[turn % len(available)]
+    def choose(self, topic: TopicInfo) -> int:
+        led = _led(topic)
+        turn = self._next.get(topic.name, 0)
+        self._next[topic.name] = turn + 1
+        return led[turn % len(led)]
+
+
+def _led(topic: TopicInfo) -> list[int]:
+    led = [each.partition for each in topic.partitions if each.leader >= 0]
+    return led or list(range(len(topic.partitions)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from odradek.client.cluster import Cluster, Ports, TopicInfo, TopicPartition
-from odradek.client.errors import DeliveryTimedOut
+from odradek.client.errors import DeliveryTimedOut, Misused
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import RecordMetadata, record_size
 from odradek.client.producer.partitioners import Partitioner, RoundRobin, Sticky, partition_of_key
@@ -80,7 +80,8 @@ class Producer:
         Waits only for metadata and buffer memory, at most `max.block.ms`. Records submitted one after another to a
         partition stay in that order.
         """
-        assert not self._closed, "the producer is closed"
+        if self._closed:
+            raise Misused("the producer is closed")
         size = record_size(key, value, headers)
         if HEADER_SIZE + size > self._max_request_bytes:
             limit = f"max.request.size={self._max_request_bytes}"
@@ -162,10 +163,9 @@ class Producer:
             return partition
         if self._round_robin is None and key is not None and not self._ignore_keys:
             return partition_of_key(key, count)
-        available = [each.partition for each in topic.partitions if each.leader >= 0] or list(range(count))
         if self._round_robin is not None:
-            return self._round_robin.choose(topic.name, available)
-        return self._sticky.choose(topic.name, available, size_bytes)
+            return self._round_robin.choose(topic)
+        return self._sticky.choose(topic, size_bytes)
 
 
 def _idempotent(settings: Settings, acks: int) -> bool:

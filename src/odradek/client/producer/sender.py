@@ -61,6 +61,7 @@ class Sender:
         self._failed_tries: dict[str, int] = {}
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._ended)
 
     def wake(self) -> None:
         """There is something new to look at."""
@@ -74,9 +75,17 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        self._fail_all(DeliveryTimedOut("the producer was closed before the record was delivered"))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nobody shall wait for a sender that is gone, whatever broke it."""
+        failure = None if task.cancelled() else task.exception()
+        if isinstance(failure, Exception):
+            self._fail_all(failure)
+
+    def _fail_all(self, failure: Exception) -> None:
         for batch in list(self._accumulator.unsettled()):
-            self._accumulator.release(batch)
-            batch.fail(DeliveryTimedOut("the producer was closed before the record was delivered"))
+            self._fail(batch, failure)
         self._accumulator.queues.clear()
 
     async def _run(self) -> None:
