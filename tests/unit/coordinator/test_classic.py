@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from odradek.coordinator.group.classic import (
@@ -99,3 +101,14 @@ def test_subscriptions_that_cannot_be_read_are_unknown(metadata: bytes) -> None:
 def test_subscriptions_of_every_version_begin_alike() -> None:
     newer = b"\0\3\0\0\0\1\0\1u\xff\xff\xff\xff\0\0\0\0\0\0\0\1\xff\xff"
     assert subscribed_topics([b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", newer]) == {"t", "u"}
+
+
+def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "internals" / "coordinator.md").read_text()
+    _, _, rest = page.partition("stateDiagram-v2\n")
+    drawn = [line.strip() for line in rest.partition("```")[0].splitlines()]
+    assert drawn == [
+        f"{state.name} --> {after.name} : {event.name}"
+        for state, events in TRANSITIONS.items()
+        for event, after in events.items()
+    ]
