@@ -19,24 +19,25 @@ VERSION = f"odradek {__version__} (a Kafka 4.3 node)"
 INTERRUPTED = 130
 """What a shell expects of a command that Ctrl-C ended."""
 
-_HERE = "odradek.apps.cli"
-
 COMMANDS = {
-    "start": ("run a node until it is told to stop", f"{_HERE}.node_options:declare_start"),
-    "storage": ("format data directories, or look at them", f"{_HERE}.node_options:declare_storage"),
-    "topic": ("list, create, describe, change and delete topics", f"{_HERE}.topic:declare"),
-    "produce": ("send records to a topic", f"{_HERE}.produce:declare"),
-    "consume": ("read records from a topic", f"{_HERE}.consume:declare"),
-    "group": ("look at consumer groups, move or delete their offsets", f"{_HERE}.group:declare"),
-    "config": ("show and change settings of topics, brokers and groups", f"{_HERE}.config:declare"),
-    "acl": ("list, add and remove access rules", f"{_HERE}.acl:declare"),
-    "quota": ("list, set and remove quotas of clients", f"{_HERE}.quota:declare"),
-    "cluster": ("look at a cluster as a whole", f"{_HERE}.cluster:declare"),
-    "log": ("look into log files without a broker", f"{_HERE}.log:declare"),
-    "profile": ("keep addresses and settings of clusters under names", f"{_HERE}.profile:declare"),
-    "completion": ("print a script that lets a shell complete commands and names", f"{_HERE}.completion:declare"),
-    "complete": ("", f"{_HERE}.completion:declare_complete"),
-    "version": ("print the version", f"{_HERE}.main:declare_version"),
+    "start": ("run a node until it is told to stop", "odradek.apps.cli.node_options:declare_start"),
+    "storage": ("format data directories, or look at them", "odradek.apps.cli.node_options:declare_storage"),
+    "topic": ("list, create, describe, change and delete topics", "odradek.apps.cli.topic:declare"),
+    "produce": ("send records to a topic", "odradek.apps.cli.produce:declare"),
+    "consume": ("read records from a topic", "odradek.apps.cli.consume:declare"),
+    "group": ("look at consumer groups, move or delete their offsets", "odradek.apps.cli.group:declare"),
+    "config": ("show and change settings of topics, brokers and groups", "odradek.apps.cli.config:declare"),
+    "acl": ("list, add and remove access rules", "odradek.apps.cli.acl:declare"),
+    "quota": ("list, set and remove quotas of clients", "odradek.apps.cli.quota:declare"),
+    "cluster": ("look at a cluster as a whole", "odradek.apps.cli.cluster:declare"),
+    "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
+    "profile": ("keep addresses and settings of clusters under names", "odradek.apps.cli.profile:declare"),
+    "completion": (
+        "print a script that lets a shell complete commands and names",
+        "odradek.apps.cli.completion:declare",
+    ),
+    "complete": ("", "odradek.apps.cli.completion:declare_complete"),
+    "version": ("print the version", "odradek.apps.cli.main:declare_version"),
 }
 """Help and declaration by name. A command without help is for scripts and not listed."""
 
@@ -95,7 +96,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def declare_version(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=f"{_HERE}.main:show_version")
+    parser.set_defaults(run="odradek.apps.cli.main:show_version")
 
 
 def show_version(_options: argparse.Namespace) -> int:
