@@ -36,7 +36,7 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: $(READY) ## See one node start, serve, be killed and come back; ends by itself
+demo: $(READY) ## See a node start and serve a group, a consumer and the node be killed, and what is kept
 	$(BIN)/python examples/demo.py
 
 sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100)
@@ -55,6 +55,7 @@ fmt: $(READY) ## Format the code and fix what can be fixed by itself
 docs: $(READY) ## Write the generated pages anew
 	$(BIN)/python tools/config_reference.py
 	$(BIN)/python tools/api_reference.py
+	$(BIN)/python -m tools.client_config_reference
 
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade --generate-hashes \

@@ -1,18 +1,21 @@
 """One node, from its first start to a crash and back: `make demo`.
 
-It starts a node as a process of its own, writes and reads with a client that knows nothing of Odradek (librdkafka),
-looks at the files, then kills the node with SIGKILL in the middle of a stream of writes and counts whether anything
-that was acknowledged is lost, doubled or out of order. It ends by itself, with 1 if anything was.
+It starts a node as a process of its own, writes and reads with a client that knows nothing of Odradek (librdkafka), and
+looks at the files. Two consumers share the work as a group until one of them is killed (`group.py`, which also runs on
+its own). Then the node itself is killed in the middle of a stream of writes, and what it knows afterwards is counted:
+nothing that was acknowledged is lost, doubled or out of order. It ends by itself, with 1 if anything was.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import group
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -30,11 +33,11 @@ UNTIL = 60_000
 
 def main() -> int:
     began = time.monotonic()
-    with running_node(in_process=False) as node:
+    with running_node(in_process=False, properties=group.NODE_PROPERTIES) as node:
         assert isinstance(node, SubprocessNode)
         title("1. A node")
         say(node.output().strip().splitlines()[-1])
-        say(f"process {node.pid}, {memory_mib(node.pid):.0f} MiB, no JVM, no configuration")
+        say(f"process {node.pid}, {memory_mib(node.pid):.0f} MiB, no JVM")
 
         title("2. A topic, written and read by librdkafka")
         create_topic(node, "orders", PARTITIONS)
@@ -44,13 +47,18 @@ def main() -> int:
         title("3. What is on the disk: Kafka's own files")
         show_files(Path(node.data_directory), "orders-0")
 
-        title("4. kill -9 in the middle of a stream of writes")
+        title("4. A group of two consumers, and kill -9 of one of them")
+        shared = asyncio.run(group.show(node.bootstrap_servers))
+
+        title("5. kill -9 of the node in the middle of a stream of writes")
         create_topic(node, "ledger", 1)
         whole = crash(node)
+        kept = asyncio.run(group.all_committed(node.bootstrap_servers))
+        say(f"the offsets that the group had committed are {'still there' if kept else 'LOST'}")
 
     title("The end")
     say(f"stopped cleanly, data removed; all of it took {time.monotonic() - began:.1f} s")
-    return 0 if whole else 1
+    return 0 if shared and whole and kept else 1
 
 
 def create_topic(node: SubprocessNode, name: str, partitions: int) -> None:
@@ -101,7 +109,9 @@ def show_files(data: Path, partition: str) -> None:
     )
     say("the indexes of the newest segment are in memory, until it is closed or the node stops")
     beside = [path.name for path in sorted(data.iterdir()) if not path.name.startswith((partition[:-1], "."))]
-    say(f"beside it: {', '.join(beside)}")
+    offsets = [name for name in beside if name.startswith("__consumer_offsets-")]
+    others = ", ".join(name for name in beside if name not in offsets)
+    say(f"beside it: {others}, and {len(offsets)} partitions of __consumer_offsets, where groups keep theirs")
 
 
 MEANING = {
@@ -162,7 +172,7 @@ def crash(node: SubprocessNode) -> bool:
 
 
 def read_all(node: SubprocessNode, topic: str, partitions: int, count: int) -> Iterator[Message]:
-    """The first `count` records; there are no groups yet, so the consumer says itself what it reads."""
+    """The first `count` records, without a group: the consumer says itself what it reads."""
     consumer = Consumer(
         {"bootstrap.servers": node.bootstrap_servers, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
     )

@@ -32,7 +32,8 @@ func admin(ctx context.Context, bootstrap, topic string) program.Seen {
 	seen := program.Seen{Created: true, CreatedAgain: again.Errors[topic] == nil}
 
 	var metadata *kafka.MetadataResponse
-	program.Eventually(func() bool { // This library leaves it to its users to ask again.
+	// This client leaves it to its users to ask again until a new topic is known everywhere.
+	program.Eventually(func() bool {
 		metadata, err = client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 		program.Must(err)
 		return len(metadata.Topics[0].Partitions) == program.Partitions
@@ -46,11 +47,16 @@ func admin(ctx context.Context, bootstrap, topic string) program.Seen {
 		seen.Leaders = append(seen.Leaders, int32(partition.Leader.ID))
 		asked = append(asked, kafka.LastOffsetOf(partition.ID))
 	}
-	ends, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: asked}})
-	program.Must(err)
-	for _, end := range ends.Topics[topic] {
-		seen.Ends = append(seen.Ends, end.LastOffset)
-	}
+	program.Eventually(func() bool {
+		wanted := &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: asked}}
+		ends, err := client.ListOffsets(ctx, wanted)
+		program.Must(err)
+		seen.Ends = nil
+		for _, end := range ends.Topics[topic] {
+			seen.Ends = append(seen.Ends, end.LastOffset)
+		}
+		return !slices.Contains(seen.Ends, -1)
+	})
 	resource := kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}
 	resource.ConfigNames = []string{"retention.ms"}
 	resources := []kafka.DescribeConfigRequestResource{resource}
