@@ -27,10 +27,10 @@ def page() -> str:
         (
             HEAD,
             "## Node (`server.properties`)\n",
-            *_table(NODE_CONFIGS.values()),
+            *table(NODE_CONFIGS.values()),
             "\n## Topics\n",
             "Given when a topic is created. Where a broker's key gives the default, the first that is set counts.\n",
-            *_table(TOPIC_CONFIGS.values(), synonyms=True),
+            *table(TOPIC_CONFIGS.values(), synonyms=True),
             "\n## Known to Kafka, without effect here\n",
             "Each gets a warning at start that says why.\n",
             *_without_effect(),
@@ -39,7 +39,7 @@ def page() -> str:
     )
 
 
-def _table(keys: Iterable[ConfigKey], *, synonyms: bool = False) -> Iterable[str]:
+def table(keys: Iterable[ConfigKey], *, synonyms: bool = False) -> Iterable[str]:
     yield f"| Key | What it says | Type | Default | Valid |{' Default from |' if synonyms else ''}"
     yield f"|---|---|---|---|---|{'---|' if synonyms else ''}"
     for key in sorted(keys, key=lambda key: key.name):

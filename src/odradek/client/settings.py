@@ -133,7 +133,7 @@ CONSUMER_TABLE = ConfigTable(
     )
 )
 
-_MEANINGLESS = (
+IGNORED = (
     "key.serializer",
     "value.serializer",
     "key.deserializer",
@@ -150,7 +150,7 @@ _MEANINGLESS = (
     "client.dns.lookup",
     "metadata.max.idle.ms",
 )
-_REFUSED = {
+REFUSED = {
     "transactional.id": "transactions are not offered yet",
     "transaction.timeout.ms": "transactions are not offered yet",
     "interceptor.classes": "there are no interceptors",
@@ -165,7 +165,7 @@ class Settings:
         self._values: dict[str, ConfigValue] = {name: key.default for name, key in table.items()}
         self.given: dict[str, ConfigValue] = {}
         for name, setting in given.items():
-            if name in _MEANINGLESS:
+            if name in IGNORED:
                 continue
             if name in table:
                 # A setting that is None is one that was not given: callers hand through what they may not have.
@@ -211,8 +211,8 @@ class Settings:
 def _refusal(name: str, table: ConfigTable) -> str:
     if name.startswith(("ssl.", "sasl.")):
         return f"{name} cannot be honoured: this client speaks PLAINTEXT only"
-    if name in _REFUSED:
-        return f"{name} cannot be honoured: {_REFUSED[name]}"
+    if name in REFUSED:
+        return f"{name} cannot be honoured: {REFUSED[name]}"
     others = (ADMIN_TABLE, PRODUCER_TABLE, CONSUMER_TABLE)
     if any(name in other for other in others):
         return f"{name} is a setting of another kind of client"

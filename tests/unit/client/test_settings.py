@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from tools import client_config_reference
+
+import odradek.client
 from odradek.client.settings import ADMIN_TABLE, CONSUMER_TABLE, PRODUCER_TABLE, Settings, parse_address
 from odradek.configdef import ConfigError, ConfigValue
 
@@ -59,3 +64,17 @@ def test_addresses() -> None:
     for text in ("localhost", ":9092", "localhost:", "localhost:x", "localhost:70000", "localhost:0"):
         with pytest.raises(ConfigError, match="is not host:port"):
             parse_address(text)
+
+
+def test_the_reference_is_current() -> None:
+    assert client_config_reference.PAGE.read_text() == client_config_reference.page(), "run `make docs`"
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    """A setting that nothing reads would be a promise that is not kept."""
+    rooms = [path for path in Path(odradek.client.__path__[0]).rglob("*.py") if path.name != "settings.py"]
+    everything = "\n".join(path.read_text() for path in rooms)
+    names = sorted({*ADMIN_TABLE, *PRODUCER_TABLE, *CONSUMER_TABLE})
+    read_by_pattern = r"(retry|reconnect)\.backoff\.(max\.)?ms|compression\.(gzip|lz4|zstd)\.level"
+    unread = [name for name in names if f'"{name}"' not in everything and not re.fullmatch(read_by_pattern, name)]
+    assert unread == ["group.protocol", "security.protocol"], "which have one value each"
