@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from odradek.coordinator.shard import CoordinatorRecord
@@ -18,7 +19,11 @@ RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
 
 _VERSION = struct.Struct(">h")
 
+MAX_KEYS_KEPT = 10_000
+"""Keys whose partition need not be computed again; every heartbeat and every commit asks for one."""
 
+
+@lru_cache(maxsize=MAX_KEYS_KEPT)
 def partition_for(key: str, partitions: int) -> int:
     """Java's `String.hashCode` without its sign: every broker and client library counts alike."""
     encoded = key.encode("utf-16-be")

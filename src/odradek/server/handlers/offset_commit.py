@@ -64,11 +64,12 @@ def _sort(
         topic.name, topic.topic_id = image.name, image.topic_id
         count = len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
-        if good:
-            known.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=good))
         if len(good) < len(topic.partitions):
             bad = [part for part in topic.partitions if not 0 <= part.partition_index < count]
             refused.append(_refused(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = good
+        if good:
+            known.append(topic)
     return known, refused
 
 
