@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.integration.cli import Cli
+from tests.integration.cli import PATIENCE_S, Cli
 
 from odradek.client.producer.partitioners import partition_of_key
 
@@ -185,3 +187,23 @@ def test_a_record_that_is_too_large(cli: Cli) -> None:
     cli.ok("topic", "create", "small", "--config", "max.message.bytes=1000")
     assert "MESSAGE_TOO_LARGE" in cli.run("produce", "small", stdin="x" * 2000).err
     assert "MESSAGE_TOO_LARGE" in cli.refused("produce", "small", stdin="x" * 2_000_000)
+
+
+def test_progress_is_shown_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("topic", "create", "watched")
+    (tmp_path / "many.txt").write_text("line\n" * 50_000)
+    terminal, stderr = os.openpty()
+    try:
+        process = subprocess.Popen(
+            cli.command("produce", "watched", tmp_path / "many.txt"),
+            env=cli.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+        assert process.wait(PATIENCE_S) == 0
+        shown = os.read(terminal, 65536).decode()
+    finally:
+        os.close(terminal)
+        os.close(stderr)
+    assert shown.startswith("\rproducing [#")
+    assert shown.rpartition("\r")[2] == ""

@@ -197,12 +197,35 @@ def test_log_lines_have_kafkas_layout() -> None:
     assert shown.startswith("[19")
 
 
+def imported(*arguments: str) -> list[str]:
+    """The modules that a command has imported when it ends."""
+    script = "import sys\nfrom odradek.apps.cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+    script += "print(*sys.modules)"
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+
+
 def test_help_imports_next_to_nothing() -> None:
     """`odradek --help` must answer at once, so no command's own imports may be paid for."""
-    script = "import sys\nfrom odradek.apps.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-    script += (
-        "print([name for name in sys.modules if name.startswith(('odradek', 'asyncio', 'logging', 'dataclasses'))])"
-    )
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     modules = ["odradek", "odradek.apps", "odradek.apps.cli", "odradek.apps.cli.sentence", "odradek.apps.cli.main"]
-    assert shown.splitlines()[-1] == str(modules)
+    dear = ("odradek", "asyncio", "logging", "dataclasses")
+    assert [name for name in imported("--help") if name.startswith(dear)] == modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (
+            ["topic", "list", "-b", "127.0.0.1:1"],
+            ("server", "storage", "metadata", "client.producer", "client.consumer"),
+        ),
+        (["profile", "list"], ("server", "storage", "metadata", "client", "protocol")),
+        (["log", "dump", "/does/not/exist"], ("server", "metadata", "client")),
+        (["completion", "bash"], ("server", "storage", "metadata", "client", "protocol")),
+    ],
+    ids=lambda given: given[0],
+)
+def test_a_command_imports_what_it_needs(arguments: list[str], unneeded: tuple[str, ...]) -> None:
+    """Commands start at once because none pays for another's rooms (`bench/cli_start.py` measures it)."""
+    rooms = tuple(f"odradek.{room}" for room in unneeded)
+    assert [name for name in imported(*arguments) if name.startswith(rooms)] == []

@@ -124,9 +124,9 @@ class _Reading:
         """How many records were shown."""
         options = self._options
         quiet_since = time.monotonic()
-        # Records on a terminal are progress enough.
         total = options.max_messages
-        with Progress("consuming", total) as progress:
+        # Records on a terminal are progress enough.
+        with Progress("consuming", total, hidden=sys.stdout.isatty()) as progress:
             while total is None or self._shown < total:
                 most = None if total is None else total - self._shown
                 records = await self._consumer.poll(POLL_MS, max_records=most)
@@ -134,8 +134,7 @@ class _Reading:
                     self._show(record)
                 if records:
                     sys.stdout.flush()
-                    if not sys.stdout.isatty():
-                        progress.advance(len(records))
+                    progress.advance(len(records))
                     quiet_since = time.monotonic()
                 elif options.timeout is not None and time.monotonic() - quiet_since >= options.timeout:
                     break

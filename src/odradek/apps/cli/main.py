@@ -1,16 +1,22 @@
-"""What `odradek` understands, and which module does it."""
+"""What `odradek` understands, and which module does it.
+
+As good as nothing is imported before `main` runs: from there on Ctrl-C is caught, whatever is being imported.
+"""
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 import time
-from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from odradek import __version__
 from odradek.apps.cli.sentence import Sentence
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 BEGAN = time.monotonic()
 """When the command began, near enough: the ready line of `odradek start` counts from here."""
@@ -66,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and what the one that is named takes: the others cost nothing."""
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.", allow_abbrev=False
     )

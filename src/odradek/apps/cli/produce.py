@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from typing import Any
 
@@ -167,7 +168,8 @@ async def _send_all(producer: Producer, options: argparse.Namespace, headers: tu
     files = options.files or [STDIN]
     total = total_bytes(files)
     began, sent = time.monotonic(), 0
-    with Progress("producing", total, unit="record" if total is None else "byte") as progress:
+    typing = STDIN in files and sys.stdin.isatty()
+    with Progress("producing", total, unit="record" if total is None else "byte", hidden=typing) as progress:
         read = progress.advance if total is not None else lambda _: None
         async for where, line in read_lines(files, read):
             record = _record(options, line, where)

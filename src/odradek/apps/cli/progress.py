@@ -15,14 +15,14 @@ REDRAW_S = 0.1
 class Progress:
     """Used as a context manager; `advance` is cheap and may be called for every record."""
 
-    def __init__(self, what: str, total: int | None = None, *, unit: str = "record") -> None:
+    def __init__(self, what: str, total: int | None = None, *, unit: str = "record", hidden: bool = False) -> None:
         self._what = what
         self._total = total
         self._unit = unit
         self._done = 0
         self._drawn_at = 0.0
         self._drawn_width = 0
-        self._watched = sys.stderr.isatty()
+        self._watched = sys.stderr.isatty() and not hidden
 
     def __enter__(self) -> Progress:
         return self
