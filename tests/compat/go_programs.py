@@ -29,21 +29,26 @@ def require_go() -> None:
         pytest.skip("NOT TESTED: go not installed, so no client for Go can run here")
 
 
-@functools.cache
-def _built() -> Path:
-    """Built anew each time: Go itself knows what has changed."""
-    binaries = CACHE / "bin"
-    binaries.mkdir(parents=True, exist_ok=True)
+def environment() -> dict[str, str]:
+    """What Go is run with: its caches are the repository's own."""
     settings = {
         "GOMODCACHE": str(CACHE / "mod"),
         "GOCACHE": str(CACHE / "build"),
         # Files that can be removed again, and no look at version control.
         "GOFLAGS": "-modcacherw -buildvcs=false -mod=readonly",
     }
+    return os.environ | settings
+
+
+@functools.cache
+def _built() -> Path:
+    """Built anew each time: Go itself knows what has changed."""
+    binaries = CACHE / "bin"
+    binaries.mkdir(parents=True, exist_ok=True)
     outcome = subprocess.run(
         ["go", "build", "-o", f"{binaries}{os.sep}", "./franz", "./segmentio"],
         cwd=SOURCES,
-        env=os.environ | settings,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=BUILD_TIMEOUT_S,

@@ -20,7 +20,7 @@ INSTALL_TIMEOUT_S = 300
 
 def node_command(program: str, *arguments: str) -> list[str]:
     """The command that runs a program of `node/`."""
-    return ["node", str(_installed() / f"{program}.mjs"), *arguments]
+    return ["node", str(installed() / f"{program}.mjs"), *arguments]
 
 
 def require_node() -> None:
@@ -31,7 +31,8 @@ def require_node() -> None:
 
 
 @functools.cache
-def _installed() -> Path:
+def installed() -> Path:
+    """The directory where the programs and all that they import lie."""
     packages = [SOURCES / name for name in ("package.json", "package-lock.json")]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in packages)).hexdigest()[:12]
     home = CACHE / digest
