@@ -142,7 +142,7 @@ def test_what_kafka_reads_is_in_the_log() -> None:
             kinds.append(type(decoded.value).__name__)
             versions.append((record.key[:2], (record.value or b"")[:2]))
     assert kinds == ["GroupMetadataValue", "GroupMetadataValue", "OffsetCommitValue"]
-    assert versions == [(b"\0\2", b"\0\3"), (b"\0\2", b"\0\3"), (b"\0\1", b"\0\3")]
+    assert versions == [(b"\0\2", b"\0\3"), (b"\0\2", b"\0\3"), (b"\0\1", b"\0\4")]
 
 
 @pytest.mark.parametrize("codec", ["1", "4"])

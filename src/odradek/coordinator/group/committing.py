@@ -61,7 +61,7 @@ class Commits:
                 code = self._check_metadata(part)
                 if code is ErrorCode.NONE:
                     record = offset_record(
-                        request.group_id, topic.name, part, now_ms=now.wall_ms, retention_ms=request.retention_time_ms
+                        request.group_id, topic, part, now_ms=now.wall_ms, retention_ms=request.retention_time_ms
                     )
                     out.records.append(record)
                 parts.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code))
@@ -105,7 +105,7 @@ class Commits:
         if request.topics is None:
             topics = self._offsets.fetched_all(group_id)
         else:
-            topics = [self._offsets.fetched(group_id, each.name, each.partition_indexes) for each in request.topics]
+            topics = [self._offsets.fetched(group_id, each) for each in request.topics]
         return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
     def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:

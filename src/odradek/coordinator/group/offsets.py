@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
 from odradek.coordinator.shard import CoordinatorRecord
-from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition
-from odradek.protocol.messages.offset_fetch import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
+from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from odradek.values import value
 
 NO_OFFSET = -1
@@ -15,8 +20,8 @@ NO_EXPIRY = -1
 BROKERS_RETENTION = -1
 """What a client says that leaves it to `offsets.retention.minutes`."""
 
-_VALUE_VERSION = 3
-"""The version Kafka 4.3 writes: the newest without tagged fields."""
+_VALUE_VERSION = 4
+"""The version Kafka 4.3 writes: with the id of the topic."""
 _VALUE_VERSION_WITH_EXPIRY = 1
 _LAST_MS = (1 << 63) - 1
 
@@ -31,6 +36,8 @@ class CommittedOffset:
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
     """Set where an old client asked for a retention of its own."""
+    topic_id: Uuid = ZERO_UUID
+    """Not known of commits by older coordinators."""
 
 
 PartitionOffsets = dict[int, CommittedOffset]
@@ -55,7 +62,12 @@ class CommittedOffsets:
             return
         topics = self._by_group.setdefault(key.group, {})
         topics.setdefault(key.topic, {})[key.partition] = CommittedOffset(
-            content.offset, content.leader_epoch, content.metadata, content.commit_timestamp, content.expire_timestamp
+            content.offset,
+            content.leader_epoch,
+            content.metadata,
+            content.commit_timestamp,
+            content.expire_timestamp,
+            content.topic_id,
         )
 
     def _remove(self, key: OffsetCommitKey) -> None:
@@ -68,12 +80,19 @@ class CommittedOffsets:
         if not topics:
             del self._by_group[key.group]
 
-    def fetched(self, group_id: str, topic: str, partitions: list[int]) -> OffsetFetchResponseTopics:
-        """What a consumer is told of these partitions; one without a committed offset has -1 and no error."""
-        held = self.of(group_id).get(topic, {})
-        return OffsetFetchResponseTopics(
-            name=topic, partitions=[_fetched(index, held.get(index)) for index in partitions]
-        )
+    def fetched(self, group_id: str, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+        """What a consumer is told of these partitions; one without a committed offset has -1 and no error.
+
+        One that asks by id is not told the offsets of an earlier topic of that name.
+        """
+        held = self.of(group_id).get(wanted.name, {})
+        partitions = []
+        for index in wanted.partition_indexes:
+            committed = held.get(index)
+            if committed is not None and ZERO_UUID not in (wanted.topic_id, committed.topic_id):
+                committed = committed if committed.topic_id == wanted.topic_id else None
+            partitions.append(_fetched(index, committed))
+        return OffsetFetchResponseTopics(name=wanted.name, partitions=partitions)
 
     def fetched_all(self, group_id: str) -> list[OffsetFetchResponseTopics]:
         return [
@@ -106,18 +125,24 @@ def _fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchRespon
 
 
 def offset_record(
-    group_id: str, topic: str, part: OffsetCommitRequestPartition, *, now_ms: int, retention_ms: int
+    group_id: str,
+    topic: OffsetCommitRequestTopic,
+    part: OffsetCommitRequestPartition,
+    *,
+    now_ms: int,
+    retention_ms: int,
 ) -> CoordinatorRecord:
     """A commit as it goes into the log."""
     expires = retention_ms != BROKERS_RETENTION
     return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic, partition=part.partition_index),
+        OffsetCommitKey(group=group_id, topic=topic.name, partition=part.partition_index),
         OffsetCommitValue(
             offset=part.committed_offset,
             leader_epoch=part.committed_leader_epoch,
             metadata=part.committed_metadata or "",
             commit_timestamp=now_ms,
             expire_timestamp=min(max(now_ms + retention_ms, 0), _LAST_MS) if expires else NO_EXPIRY,
+            topic_id=topic.topic_id,
         ),
         _VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION,
     )

@@ -201,7 +201,7 @@ class GroupShard:
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         Join(self.rebalances, group, ticket, request, joiner, out, now).decide()
-        if is_new and (group.members or group.pending_joins):
+        if is_new:  # Also for who could not join, as Kafka does.
             self.groups[request.group_id] = group
             if not out.records:
                 out.records.append(empty_group_record(group))

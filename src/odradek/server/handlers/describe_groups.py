@@ -23,7 +23,7 @@ async def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroups
     groups = [await _describe(ctx, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
-            if group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = allowed_operations(
                     ctx, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
                 )

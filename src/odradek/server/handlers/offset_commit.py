@@ -39,7 +39,7 @@ async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResp
         )
     except KafkaError as error:
         response = OffsetCommitResponse(topics=[_refused(topic, topic.partitions, error.code) for topic in known])
-    return OffsetCommitResponse(topics=_merged(response.topics, refused)) if refused else response
+    return OffsetCommitResponse(topics=_merged(refused, response.topics)) if refused else response
 
 
 def _sort(
@@ -86,11 +86,11 @@ def _refused(
 
 
 def _merged(
-    committed: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]
+    refused: list[OffsetCommitResponseTopic], committed: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """One entry a topic, as clients expect that read the answer into a map."""
-    merged = {(topic.name, topic.topic_id): topic for topic in committed}
-    for topic in refused:
+    """One entry a topic, as clients expect that read the answer into a map; in Kafka's order."""
+    merged = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in committed:
         held = merged.setdefault((topic.name, topic.topic_id), topic)
         if held is not topic:
             held.partitions += topic.partitions

@@ -29,8 +29,8 @@ async def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResp
         )
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    merged = {topic.name: topic for topic in response.topics}
-    for topic in refused:
+    merged = {topic.name: topic for topic in refused}
+    for topic in response.topics:
         held = merged.setdefault(topic.name, topic)
         if held is not topic:
             held.partitions += topic.partitions
