@@ -206,7 +206,7 @@ class Cluster:
         start = self.ports.entropy.below(len(known)) if known else 0
         addresses = known[start:] + known[:start]
         addresses += [address for address in self._bootstrap if address not in known]
-        addresses.sort(key=lambda address: not self._link(address[0], address[1], Lane.GENERAL).is_connected)
+        addresses.sort(key=lambda address: self._link(address[0], address[1], Lane.GENERAL).doubts)
         complaints: list[str] = []
         for host, port in addresses:
             try:
@@ -374,8 +374,9 @@ class _Link:
         self._failed_ms = 0
 
     @property
-    def is_connected(self) -> bool:
-        return self._connection is not None and not self._connection.is_lost
+    def doubts(self) -> int:
+        """How doubtful it is that the broker can be reached now; below 0 if it is connected."""
+        return -1 if self._connection is not None and not self._connection.is_lost else self._failures
 
     async def ready(self) -> Connection:
         """The connection, made now if there is none; all who ask meanwhile get the same one."""

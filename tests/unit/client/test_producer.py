@@ -15,6 +15,7 @@ from odradek.client.producer.producer import MAX_IN_FLIGHT_IDEMPOTENT
 from odradek.configdef import ConfigError
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.init_producer_id import InitProducerIdResponse
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -160,7 +161,7 @@ def test_delivery_has_a_time_limit() -> None:
         limits = settings(delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)
         async with Producer(ports, limits) as producer:
             before = ports.clock.monotonic_ms()
-            with pytest.raises(DeliveryTimedOut):
+            with pytest.raises(DeliveryTimedOut, match="NOT_ENOUGH_REPLICAS"):
                 await producer.send("t", b"x")
             assert 2_000 <= ports.clock.monotonic_ms() - before < 3_500
 
@@ -242,6 +243,19 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_told() -> None:
             broker.topics["soon"] = 1
             assert (await later).topic == "soon"
         assert log.written == {0: [b"x"]}
+
+    play(test)
+
+
+def test_a_producer_id_that_is_refused_for_good_fails_what_waits_for_it() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        Log(broker)
+        refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request: refusal
+        async with Producer(ports, settings()) as producer:
+            with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
+                await producer.send("t", b"x")
+            assert ports.clock.monotonic_ms() < 1_000
 
     play(test)
 

@@ -16,7 +16,7 @@ from odradek.client.consumer.positions import NOWHERE, Positions
 from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.errors import ClientError, Misused, NoOffsetForPartition, may_pass
 from odradek.client.leaders import EARLIEST, LATEST, FoundOffset, list_offsets
-from odradek.client.offsets import NOBODY, CommittedOffset, commit_offsets, fetch_offsets
+from odradek.client.offsets import NOBODY, CommittedOffset, Membership, commit_offsets, fetch_offsets
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
 from odradek.protocol.errors import KafkaError
 
@@ -106,6 +106,10 @@ class Consumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         return list(self._positions)
+
+    def group_membership(self) -> Membership:
+        """As whom this consumer commits now; raises UNKNOWN_MEMBER_ID while it is no member of its group."""
+        return NOBODY if self._member is None else self._member.membership()
 
     # Reading.
 
@@ -427,7 +431,7 @@ class Consumer:
             return
 
         async def attempt() -> None:
-            member = NOBODY if self._member is None else self._member.membership()
+            member = self.group_membership()
             for failure in (await commit_offsets(self.cluster, group_id, offsets, member)).values():
                 if failure is not None:
                     raise failure

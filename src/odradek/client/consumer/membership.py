@@ -148,17 +148,16 @@ class GroupMember:
     # Before.
 
     async def _prepare(self) -> None:
-        owned = list(self._owner.owned())
+        """Commit and give up what must be given up before joining; any step may show that membership is lost."""
+        if not self._is_lost:
+            await self._owner.before_rejoin()
+        if not self._is_lost:
+            owned = self._owner.owned()
+            keeps = self.topics if self._is_cooperative else ()
+            await self._owner.revoked([partition for partition in owned if partition.topic not in keeps], lost=False)
         if self._is_lost:
+            await self._owner.revoked(list(self._owner.owned()), lost=True)
             self._is_lost = False
-            await self._owner.revoked(owned, lost=True)
-            return
-        await self._owner.before_rejoin()
-        if self._is_cooperative:
-            dropped = [partition for partition in owned if partition.topic not in self.topics]
-            await self._owner.revoked(dropped, lost=False)
-        else:
-            await self._owner.revoked(owned, lost=False)
 
     def _not_joined(self, failure: KafkaError | ClientError) -> None:
         if isinstance(failure, KafkaError) and failure.code in _MEMBERSHIP_LOST:

@@ -39,6 +39,7 @@ class ProducerBatch:
         "base_sequence",
         "charged_bytes",
         "created_ms",
+        "failure",
         "number",
         "partition",
         "producer_epoch",
@@ -54,6 +55,8 @@ class ProducerBatch:
         self.created_ms = now_ms
         self.retry_at_ms = 0
         self.attempts = 0
+        self.failure: Exception | None = None
+        """Why the last attempt did not succeed."""
         self.charged_bytes = 0
         self.producer_id: int = NO_PRODUCER_ID
         self.producer_epoch: int = NO_PRODUCER_EPOCH

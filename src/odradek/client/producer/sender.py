@@ -26,6 +26,8 @@ NO_ANSWER = 0
 
 _SEQUENCE_LOST = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 _FOREVER_MS = 1 << 60
+_IDENTITY = "a producer id"
+"""Beside topics, what the sender may have to find out; no topic has blanks in its name."""
 
 
 class Sender:
@@ -59,6 +61,7 @@ class Sender:
         self._background: dict[str, asyncio.Task[None]] = {}
         self._requests: list[asyncio.Task[None]] = []
         self._failed_tries: dict[str, int] = {}
+        self._trouble: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(self._ended)
@@ -75,18 +78,21 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        self._fail_all(DeliveryTimedOut("the producer was closed before the record was delivered"))
+        for batch in list(self._accumulator.unsettled()):
+            self._fail(batch, DeliveryTimedOut("the producer was closed before the record was delivered"))
+        self._accumulator.queues.clear()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Nobody shall wait for a sender that is gone, whatever broke it."""
         failure = None if task.cancelled() else task.exception()
         if isinstance(failure, Exception):
-            self._fail_all(failure)
+            self._fail_waiting(failure)
 
-    def _fail_all(self, failure: Exception) -> None:
-        for batch in list(self._accumulator.unsettled()):
-            self._fail(batch, failure)
-        self._accumulator.queues.clear()
+    def _fail_waiting(self, failure: Exception) -> None:
+        """Give up all that is not in flight."""
+        for queue in self._accumulator.queues.values():
+            while queue.waiting:
+                self._fail(queue.waiting.popleft(), failure)
 
     async def _run(self) -> None:
         while True:
@@ -143,14 +149,16 @@ class Sender:
             if late_ms > now_ms:
                 return late_ms
             queue.waiting.popleft()
-            self._fail(first, DeliveryTimedOut(f"{first.partition}: not delivered in {self._delivery_timeout_ms} ms"))
+            why = first.failure or self._trouble or "nobody answered"
+            late = f"{first.partition}: not delivered in {self._delivery_timeout_ms} ms; last heard: {why}"
+            self._fail(first, DeliveryTimedOut(late))
         return _FOREVER_MS
 
     def _node_for(self, partition: TopicPartition, queue: PartitionQueue) -> int | None:
         """Where the partition's batches go now; None, and somebody on the way to find out, if that is not known."""
         if self._idempotent and queue.producer_id < 0:
             if self._identity is None:
-                self._start("identity", self._acquire_identity)
+                self._start(_IDENTITY, self._acquire_identity)
                 return None
             queue.adopt(*self._identity)
         if self._cluster.is_stale(partition.topic):
@@ -180,8 +188,11 @@ class Sender:
                 await asyncio.sleep(self._cluster.backoff_ms(tries - 1) / 1000)
             await job()
             self._failed_tries.pop(what, None)
-        except (ClientError, KafkaError):
+        except (ClientError, KafkaError) as failure:
             self._failed_tries[what] = tries + 1
+            self._trouble = failure
+            if what == _IDENTITY and not may_pass(failure):
+                self._fail_waiting(failure)  # Without a producer id nothing can be sent, and none will be given.
         finally:
             del self._background[what]
             self._wake.set()
@@ -255,6 +266,7 @@ class Sender:
     def _came_back(self, batch: ProducerBatch, failure: Exception) -> None:
         """A batch that is not through: send it again, or give it up."""
         queue = self._accumulator.queues[batch.partition]
+        batch.failure = failure
         sequence_lost = self._idempotent and isinstance(failure, KafkaError) and failure.code in _SEQUENCE_LOST
         if batch.attempts > self._retries or not (may_pass(failure) or sequence_lost):
             queue.settle(batch)
