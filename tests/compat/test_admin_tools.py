@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from bench.apache_kafka import tool
+from bench.apache_kafka import ApacheKafka, tool
 from bench.servers import Server
-from tests.compat.brokers import new_server
+from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -127,15 +128,17 @@ def test_kafka_features_and_metadata_quorum(server: Server) -> None:
     assert re.search(r"^1\s+\S+\s+\d+\s+0\s+.*Leader", tool(*quorum, "--replication"), re.M)
 
 
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
     """A broker with an authorizer, open where nothing is said."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with new_server(properties=properties) as running:
-        yield running
+    with new_server(properties=GUARDED) as started:
+        yield started
 
 
 def test_kafka_acls(guarded: Server) -> None:
@@ -155,3 +158,27 @@ def test_kafka_acls(guarded: Server) -> None:
     tool(*acls, "--remove", *rule, "--resource-pattern-type", "prefixed", "--force")
     assert "TopicAuthorizationException" not in tool(*console, given="two\n")
     assert "closed" in tool(topics, *address, "--list").splitlines()
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["from Apache Kafka", "to Apache Kafka"])
+def test_what_one_broker_was_told_the_other_knows(tmp_path: Path, backwards: bool) -> None:
+    """Access rules, quotas, credentials and settings are in the metadata log, in records that both read."""
+    kinds: list[Callable[..., Server]] = [ApacheKafka, new_server]
+    first, second = reversed(kinds) if backwards else kinds
+    user = ("--entity-type", "users", "--entity-name", "alice")
+    with running(first(tmp_path, properties=GUARDED)) as server:
+        address = ("--bootstrap-server", server.bootstrap)
+        tool(CONFIGS, *address, "--alter", *user, "--add-config", "consumer_byte_rate=1048576")
+        tool(CONFIGS, *address, "--alter", *user, "--add-config", "SCRAM-SHA-512=[iterations=4096,password=secret]")
+        everyone = ("--entity-type", "brokers", "--entity-default")
+        tool(CONFIGS, *address, "--alter", *everyone, "--add-config", "log.retention.ms=3600000")
+        rule = ("--allow-principal", "User:alice", "--operation", "Read", "--group", "crew")
+        tool("org.apache.kafka.tools.AclCommand", *address, "--add", *rule)
+    with running(second(tmp_path, properties=GUARDED)) as server:
+        address = ("--bootstrap-server", server.bootstrap)
+        said = tool(CONFIGS, *address, "--describe", *user)
+        assert "consumer_byte_rate=1048576.0" in said
+        assert "SCRAM-SHA-512=iterations=4096" in said
+        assert "log.retention.ms=3600000" in tool(CONFIGS, *address, "--describe", *everyone)
+        rules = tool("org.apache.kafka.tools.AclCommand", *address, "--list")
+        assert "resourceType=GROUP, name=crew, patternType=LITERAL" in rules
