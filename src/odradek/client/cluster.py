@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from odradek import __version__
 from odradek.client.connection import Connection
-from odradek.client.errors import ClientError, ConnectionLost, NoBrokerAnswers, may_pass
+from odradek.client.errors import ClientError, ConnectionLost, NoBrokerAnswers, check, may_pass
+from odradek.client.link import Link, Ports, backoff_ms
 from odradek.client.settings import Settings, parse_address
 from odradek.ids import ZERO_UUID, Uuid
-from odradek.ports import Clock, Entropy, Network
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -29,23 +27,7 @@ from odradek.values import value
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
 
-SOFTWARE = {"client_software_name": "odradek", "client_software_version": __version__}
-"""What brokers see in their metrics of who is connected (KIP-511)."""
-
 NOBODY = -1
-
-
-class Ports(Protocol):
-    """What a client touches of its world; a whole `World` will do."""
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def entropy(self) -> Entropy: ...
 
 
 class Lane(IntEnum):
@@ -120,7 +102,7 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self.topic_names: dict[Uuid, str] = {}
         self._bootstrap = [parse_address(text) for text in settings.words("bootstrap.servers")]
-        self._links: dict[tuple[str, int, Lane], _Link] = {}
+        self._links: dict[tuple[str, int, Lane], Link] = {}
         self._refusals: dict[str, ErrorCode] = {}
         self._refreshed_ms: dict[str, int] = {}
         self._refreshing: asyncio.Task[None] | None = None
@@ -189,7 +171,7 @@ class Cluster:
 
     def backoff_ms(self, tries: int) -> int:
         """How long to wait after that many failures: doubling up to a limit, and a fifth more or less by chance."""
-        return _backoff_ms(self.settings, "retry", tries, self.ports.entropy)
+        return backoff_ms(self.settings, "retry", tries, self.ports.entropy)
 
     # Connections.
 
@@ -215,10 +197,10 @@ class Cluster:
                 complaints.append(str(failure))
         raise NoBrokerAnswers(f"no broker answers: {'; '.join(complaints)}")
 
-    def _link(self, host: str, port: int, lane: Lane) -> _Link:
+    def _link(self, host: str, port: int, lane: Lane) -> Link:
         link = self._links.get((host, port, lane))
         if link is None:
-            link = self._links[host, port, lane] = _Link(self.ports, self.settings, host, port)
+            link = self._links[host, port, lane] = Link(self.ports, self.settings, host, port)
         return link
 
     # Metadata.
@@ -360,88 +342,6 @@ class Cluster:
         check(code, message)
 
 
-class _Link:
-    """One broker's address, and the connection to it while there is one."""
-
-    def __init__(self, ports: Ports, settings: Settings, host: str, port: int) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._host = host
-        self._port = port
-        self._connection: Connection | None = None
-        self._opening: asyncio.Task[Connection] | None = None
-        self._failures = 0
-        self._failed_ms = 0
-
-    @property
-    def doubts(self) -> int:
-        """How doubtful it is that the broker can be reached now; below 0 if it is connected."""
-        return -1 if self._connection is not None and not self._connection.is_lost else self._failures
-
-    async def ready(self) -> Connection:
-        """The connection, made now if there is none; all who ask meanwhile get the same one."""
-        if self._connection is not None and not self._connection.is_lost:
-            return self._connection
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-            self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
-
-    async def close(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-        if self._connection is not None:
-            self._connection.close()
-
-    def _opened(self, task: asyncio.Task[Connection]) -> None:
-        self._opening = None
-        if task.cancelled():
-            return
-        if task.exception() is None:
-            self._connection = task.result()
-            self._failures = 0
-        else:
-            self._failures += 1
-            self._failed_ms = self._ports.clock.monotonic_ms()
-
-    async def _open(self) -> Connection:
-        if self._failures:
-            wait_ms = _backoff_ms(self._settings, "reconnect", self._failures - 1, self._ports.entropy)
-            wait_ms -= self._ports.clock.monotonic_ms() - self._failed_ms
-            if wait_ms > 0:
-                await asyncio.sleep(wait_ms / 1000)
-        connection = await Connection.open(
-            self._ports.network,
-            host=self._host,
-            port=self._port,
-            client_id=self._settings.text("client.id"),
-            timeout_ms=self._settings.number("socket.connection.setup.timeout.ms"),
-        )
-        try:
-            connection.versions = await self._learn_versions(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _learn_versions(self, connection: Connection) -> dict[int, tuple[int, int]]:
-        request = ApiVersionsRequest(**SOFTWARE)
-        timeout_ms = self._settings.number("request.timeout.ms")
-        version = request.max_stable_version
-        response = await connection.ask(request, ApiVersionsResponse, version, timeout_ms=timeout_ms)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)
-        check(response.error_code)
-        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-
-
-def check(code: int, message: str | None = None) -> None:
-    """Raise the error that a response carries, if it carries one."""
-    if code:
-        raise KafkaError(ErrorCode(code), message or "")
-
-
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, in the order given: the shape most requests have."""
     grouped: dict[str, list[int]] = {}
@@ -467,9 +367,3 @@ def _topic_info(name: str, heard: MetadataResponseTopic, before: TopicInfo | Non
             found = older if older.leader_epoch > found.leader_epoch else found
         partitions.append(found)
     return TopicInfo(name, heard.topic_id, heard.is_internal, tuple(partitions))
-
-
-def _backoff_ms(settings: Settings, what: str, tries: int, entropy: Entropy) -> int:
-    first, longest = settings.number(f"{what}.backoff.ms"), settings.number(f"{what}.backoff.max.ms")
-    pause_ms = min(first << min(tries, 20), longest)
-    return pause_ms * (80 + entropy.below(41)) // 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 
 
 class ClientError(Exception):
@@ -42,3 +42,9 @@ def may_pass(failure: Exception) -> bool:
     if isinstance(failure, KafkaError):
         return failure.code.retriable
     return isinstance(failure, ConnectionLost | RequestTimedOut | NoBrokerAnswers)
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise the error that a response carries, if it carries one."""
+    if code:
+        raise KafkaError(ErrorCode(code), message or "")

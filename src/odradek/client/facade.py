@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.client.cluster import Ports
+from odradek.client.link import Ports
 from odradek.client.settings import Given
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from odradek.apps.cli.outcomes import report
 from odradek.apps.cli.output import emit, table
 from odradek.apps.cli.sentence import Sentence
 from odradek.client.admin import Admin
-from odradek.client.cluster import check
+from odradek.client.errors import check
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.create_acls import AclCreation
 from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl

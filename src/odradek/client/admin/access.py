@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from odradek.client.admin.base import AdminBase, outcome
-from odradek.client.cluster import check
+from odradek.client.errors import check
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

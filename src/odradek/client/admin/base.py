@@ -6,7 +6,8 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import TypeAlias, TypeVar
 
-from odradek.client.cluster import Cluster, Ports
+from odradek.client.cluster import Cluster
+from odradek.client.link import Ports
 from odradek.client.settings import ADMIN_TABLE, Given, Settings
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
-from odradek.client.cluster import TopicInfo, TopicPartition, by_topic, check
+from odradek.client.cluster import TopicInfo, TopicPartition, by_topic
+from odradek.client.errors import check
 from odradek.client.leaders import Answers, FoundOffset, ask_leaders, list_offsets
 from odradek.ids import ZERO_UUID
 from odradek.protocol.errors import KafkaError

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TypeAlias
 
-from odradek.client.cluster import Cluster, Ports, TopicPartition
+from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.consumer.fetcher import RESETS, Fetcher
 from odradek.client.consumer.membership import GroupMember
 from odradek.client.consumer.positions import NOWHERE, Positions
 from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.errors import ClientError, Misused, NoOffsetForPartition, may_pass
 from odradek.client.leaders import EARLIEST, LATEST, FoundOffset, list_offsets
+from odradek.client.link import Ports
 from odradek.client.offsets import NOBODY, CommittedOffset, Membership, commit_offsets, fetch_offsets
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
 from odradek.protocol.errors import KafkaError

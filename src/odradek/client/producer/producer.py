@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from types import TracebackType
 
-from odradek.client.cluster import Cluster, Ports, TopicInfo, TopicPartition
+from odradek.client.cluster import Cluster, TopicInfo, TopicPartition
 from odradek.client.errors import DeliveryTimedOut, Misused
+from odradek.client.link import Ports
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import RecordMetadata, record_size
 from odradek.client.producer.partitioners import Partitioner, RoundRobin, Sticky, partition_of_key

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from odradek.client.cluster import Cluster, TopicPartition, check
-from odradek.client.errors import ClientError, DeliveryTimedOut, may_pass
+from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.errors import ClientError, DeliveryTimedOut, check, may_pass
 from odradek.client.producer.accumulator import MAX_EPOCH, Accumulator, PartitionQueue
 from odradek.client.producer.batch import ProducerBatch
 from odradek.ids import ZERO_UUID
