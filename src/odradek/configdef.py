@@ -205,6 +205,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
+def unknown_key(kind: str, name: str, names: Iterable[str]) -> str:
+    """The sentence about a key that is not there, with the nearest one that is."""
+    hint = did_you_mean(name, names)
+    return f"Unknown {kind} config name: {name}" + (hint and "." + hint)
+
+
 def value_text(given: ConfigValue) -> str | None:
     """A value as Kafka writes it in DescribeConfigs and in files."""
     match given:

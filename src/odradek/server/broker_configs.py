@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TypeAlias
 
-from odradek.configdef import ConfigError, ConfigKey, ConfigTable, ConfigType, Dynamic, did_you_mean, value_text
+from odradek.configdef import ConfigError, ConfigKey, ConfigTable, ConfigType, Dynamic, unknown_key, value_text
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, ConfigsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.config import NodeConfig, check_logs
@@ -110,9 +110,7 @@ def check_broker_configs(config: NodeConfig, name: str, configs: Mapping[str, st
     for key_name, text in configs.items():
         key = BROKER_KEYS.get(key_name)
         if key is None:
-            hint = did_you_mean(key_name, BROKER_KEYS)
-            message = f"Unknown broker config name: {key_name}" + (hint and "." + hint)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key("broker", key_name, BROKER_KEYS))
         try:
             values[key_name] = key.parse(text)
             check_logs(values)

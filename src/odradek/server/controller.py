@@ -164,7 +164,7 @@ class Controller:
         if resource_type == TOPIC_RESOURCE:
             _check_configs(self._config, configs)
         elif resource_type == GROUP_RESOURCE:
-            check_group_configs(configs)
+            check_group_configs(self._config, configs)
         else:
             check_broker_configs(self._config, name, configs)
             warn_of_what_has_no_effect(configs)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.configdef import ConfigError, ConfigKey, ConfigTable, ConfigType, Dynamic, Range, did_you_mean
+from odradek.configdef import ConfigError, ConfigKey, ConfigTable, ConfigType, Dynamic, Range, unknown_key
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.config import NodeConfig
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
@@ -38,14 +39,13 @@ _BOUNDS = {
 """The defaults of group.consumer.min.… and group.consumer.max.…, which say what a group may choose."""
 
 
-def check_group_configs(configs: Mapping[str, str]) -> None:
-    """KafkaError INVALID_CONFIG unless a group may have these."""
+def check_group_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
+    """KafkaError INVALID_CONFIG unless a group may have these, and for the rest what the broker says."""
     values: dict[str, int] = {}
     for name, text in configs.items():
         key = GROUP_CONFIGS.get(name)
         if key is None:
-            hint = did_you_mean(name, GROUP_CONFIGS)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}" + (hint and "." + hint))
+            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key("group", name, GROUP_CONFIGS))
         try:
             given = key.parse(text)
         except ConfigError as wrong:
@@ -57,10 +57,8 @@ def check_group_configs(configs: Mapping[str, str]) -> None:
         if given > high:
             raise _refused(f"{name} must be less than or equal to group.{_bound(name, 'max')}")
         values[name] = given
-    session = values.get(SESSION_TIMEOUT, GROUP_CONFIGS[SESSION_TIMEOUT].default)
-    heartbeat = values.get(HEARTBEAT_INTERVAL, GROUP_CONFIGS[HEARTBEAT_INTERVAL].default)
-    assert isinstance(session, int)
-    assert isinstance(heartbeat, int)
+    session = values.get(SESSION_TIMEOUT, config.group_consumer_session_timeout_ms)
+    heartbeat = values.get(HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval_ms)
     if session <= heartbeat:
         raise _refused(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")
 

@@ -24,7 +24,7 @@ from odradek.configdef import (
     RangeOr,
     ThrottledReplicas,
     Validator,
-    did_you_mean,
+    unknown_key,
 )
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.values import replace, value
@@ -85,8 +85,7 @@ def validate_overrides(
     for name, text in topic_overrides.items():
         key = TOPIC_CONFIGS.get(name)
         if key is None:
-            hint = did_you_mean(name, TOPIC_CONFIGS)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}" + (hint and "." + hint))
+            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key("topic", name, TOPIC_CONFIGS))
         try:
             parsed[name] = key.parse(text)
         except ConfigError as wrong:
