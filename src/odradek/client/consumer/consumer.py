@@ -10,21 +10,21 @@ from types import TracebackType
 from typing import TypeAlias
 
 from odradek.client.cluster import Cluster, TopicPartition
-from odradek.client.consumer.fetcher import RESETS, Fetcher
+from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.locator import Locator
 from odradek.client.consumer.membership import GroupMember
 from odradek.client.consumer.positions import NOWHERE, Positions
 from odradek.client.consumer.records import ConsumerRecord
-from odradek.client.errors import ClientError, Misused, NoOffsetForPartition, may_pass
-from odradek.client.leaders import EARLIEST, LATEST, FoundOffset, list_offsets
+from odradek.client.consumer.subscription import Subscription
+from odradek.client.errors import ClientError, Misused, NoOffsetForPartition
+from odradek.client.leaders import EARLIEST, LATEST, FoundOffset
 from odradek.client.link import Ports
-from odradek.client.offsets import NOBODY, CommittedOffset, Membership, commit_offsets, fetch_offsets
+from odradek.client.offsets import NOBODY, CommittedOffset, Membership, commit_offsets
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
 from odradek.protocol.errors import KafkaError
 
 Listener: TypeAlias = Callable[[list[TopicPartition]], object]
 """What hears of partitions that come or go; what it returns is awaited if it can be."""
-
-FOREVER_MS = 1 << 40
 
 
 class Consumer:
@@ -42,6 +42,7 @@ class Consumer:
         self._positions = Positions()
         self._event = asyncio.Event()
         self._fetcher = Fetcher(self.cluster, self._positions, self._event.set)
+        self._locator = Locator(self.cluster, self._positions, self._event.set)
         self._group_id = held.optional_text("group.id")
         self._timeout_ms = held.number("default.api.timeout.ms")
         self._read_committed = held.text("isolation.level") == "read_committed"
@@ -49,11 +50,8 @@ class Consumer:
         self._auto_commit_ms = held.number("auto.commit.interval.ms")
         self._commit_at_ms = 0
         self._committing: asyncio.Task[None] | None = None
-        self._locating: asyncio.Task[None] | None = None
         self._member: GroupMember | None = None
-        self._pattern: re.Pattern[str] | None = None
-        self._matched_ms = -FOREVER_MS
-        self._counts: dict[str, int] = {}
+        self._subscription: Subscription | None = None
         self._listeners: tuple[Listener | None, Listener | None, Listener | None] = (None, None, None)
         self._polled: deque[ConsumerRecord] = deque()
         self._closed = False
@@ -81,25 +79,22 @@ class Consumer:
         """
         if self._group_id is None:
             raise Misused("subscribe needs a group.id; without one, assign partitions")
-        if self._member is None:
+        if self._subscription is None:
             if len(self._positions):
                 raise Misused("subscribe and assign exclude each other: unsubscribe first")
             self._member = GroupMember(self.cluster, self, self._event.set)
+            self._subscription = Subscription(self.cluster, self._member, self._event.set)
             self._commit_at_ms = self._clock.monotonic_ms() + self._auto_commit_ms
         self._listeners = (on_assigned, on_revoked, on_lost or on_revoked)
-        self._pattern = topics if isinstance(topics, re.Pattern) else None
-        self._matched_ms = -FOREVER_MS
-        if not isinstance(topics, re.Pattern):
-            self._member.topics = tuple(sorted(dict.fromkeys(topics)))
-        self._member.rejoin()
+        self._subscription.choose(topics)
 
     async def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
-        if self._member is not None:
-            member = self._member
+        if self._member is not None and self._subscription is not None:
             await self.before_rejoin()
             await self.revoked(list(self._positions), lost=False)
-            self._member = None
+            await self._subscription.close()
+            member, self._member, self._subscription = self._member, None, None
             await member.leave()
         self._positions.replace(())
         self._forget_polled()
@@ -126,7 +121,7 @@ class Consumer:
         while True:
             self._event.clear()
             self._maybe_auto_commit()
-            if await self._is_assigned() and not self._locate():
+            if await self._is_assigned() and self._locator.step():
                 records = self._take(count)
                 self._fetcher.send()
                 if records:
@@ -185,7 +180,7 @@ class Consumer:
         while state.position == NOWHERE:
             if self._clock.monotonic_ms() >= deadline_ms:
                 raise NoOffsetForPartition(f"{partition}: no position was found within {self._timeout_ms} ms")
-            await self._locate_all()
+            await self._locator.locate()
         for record in self._polled:
             if (record.topic, record.partition) == partition:
                 return record.offset
@@ -193,17 +188,22 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets that are still there."""
-        return {each: found.offset for each, found in (await self._found(dict.fromkeys(partitions, EARLIEST))).items()}
+        return {
+            each: found.offset
+            for each, found in (await self._locator.found(dict.fromkeys(partitions, EARLIEST))).items()
+        }
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets behind the last records that this consumer may see."""
-        return {each: found.offset for each, found in (await self._found(dict.fromkeys(partitions, LATEST))).items()}
+        return {
+            each: found.offset for each, found in (await self._locator.found(dict.fromkeys(partitions, LATEST))).items()
+        }
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record of each partition that is at least as young; None where there is none."""
-        found = await self._found(timestamps)
+        found = await self._locator.found(timestamps)
         return {partition: each if each.offset >= 0 else None for partition, each in found.items()}
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -226,17 +226,7 @@ class Consumer:
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed for these."""
-        group_id = self._group()
-        found = await self.cluster.retrying(
-            lambda: fetch_offsets(self.cluster, group_id, partitions, require_stable=self._read_committed)
-        )
-        answers: dict[TopicPartition, CommittedOffset | None] = {}
-        for partition in partitions:
-            answer = found.get(partition)
-            if isinstance(answer, KafkaError):
-                raise answer
-            answers[partition] = answer
-        return answers
+        return await self._locator.committed(partitions)
 
     # The end.
 
@@ -251,10 +241,10 @@ class Consumer:
             elif self._auto_commit:
                 await self.before_rejoin()
         finally:
-            for task in (self._locating, self._committing):
-                if task is not None:
-                    task.cancel()
-                    await asyncio.wait([task])
+            if self._committing is not None:
+                self._committing.cancel()
+                await asyncio.wait([self._committing])
+            await self._locator.close()
             await self._fetcher.close()
             await self.cluster.close()
 
@@ -282,7 +272,8 @@ class Consumer:
 
     async def assigned(self, partitions: Sequence[TopicPartition], added: Sequence[TopicPartition]) -> None:
         self._positions.replace(partitions)
-        self._counts = self._partition_counts()
+        if self._subscription is not None:
+            self._subscription.note_assigned()
         await self._tell(self._listeners[0], list(added))
 
     async def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
@@ -309,92 +300,14 @@ class Consumer:
             if not len(self._positions):
                 raise Misused("nothing to read: subscribe to topics or assign partitions first")
             return True
-        await self._watch_topics(self._member)
-        return await self._member.step()
-
-    async def _watch_topics(self, member: GroupMember) -> None:
-        """Join again when topics of the pattern come or go, or, as leader, when a topic has more partitions."""
-        now_ms = self._clock.monotonic_ms()
-        if self._pattern is not None and now_ms - self._matched_ms > self._settings.number("metadata.max.age.ms"):
-            await self.cluster.retrying(lambda: self.cluster.refresh(None))
-            self._matched_ms = now_ms
-            hidden = self._settings.flag("exclude.internal.topics")
-            names = [
-                name
-                for name, topic in self.cluster.topics.items()
-                if self._pattern.fullmatch(name) and not (topic.internal and hidden)
-            ]
-            if tuple(sorted(names)) != member.topics:
-                member.topics = tuple(sorted(names))
-                member.rejoin()
-        if member.is_leader and member.is_stable and self._counts != self._partition_counts():
-            self._counts = self._partition_counts()
-            member.rejoin()
-
-    def _partition_counts(self) -> dict[str, int]:
-        topics = self.cluster.topics
-        wanted = () if self._member is None else self._member.topics
-        return {name: len(topics[name].partitions) for name in wanted if name in topics}
+        assert self._subscription is not None
+        return self._subscription.watch() and await self._member.step()
 
     def _take(self, count: int) -> list[ConsumerRecord]:
         failure, self._fetcher.failure = self._fetcher.failure, None
         if failure is not None:
             raise failure
         return self._fetcher.take(count)
-
-    def _locate(self) -> bool:
-        """Whether positions are still being found out; begins it where one is missing."""
-        if self._locating is not None:
-            if not self._locating.done():
-                return True
-            done, self._locating = self._locating, None
-            done.result()
-        missing = [partition for partition, state in self._positions.items() if state.position == NOWHERE]
-        if missing:
-            self._locating = asyncio.ensure_future(self._locate_all())
-            self._locating.add_done_callback(lambda _: self._event.set())
-        return len(missing) == len(self._positions) and bool(missing)
-
-    async def _locate_all(self) -> None:
-        """Give every partition a position: what was asked for, what is committed, or `auto.offset.reset`."""
-        fresh = [partition for partition, state in self._positions.items() if _is_fresh(state.position, state.reset_to)]
-        if fresh and self._group_id is not None:
-            for partition, held in (await self.committed(fresh)).items():
-                state = self._positions.get(partition)
-                if held is not None and state is not None and _is_fresh(state.position, state.reset_to):
-                    state.move_to(held.offset)
-                    state.leader_epoch = held.leader_epoch
-        policy = RESETS.get(self._settings.text("auto.offset.reset"))
-        for partition, state in self._positions.items():
-            if _is_fresh(state.position, state.reset_to):
-                if policy is None:
-                    raise NoOffsetForPartition(f"{partition} has no committed offset, and auto.offset.reset is none")
-                state.reset(policy)
-        wanted = {
-            partition: state.reset_to for partition, state in self._positions.items() if state.reset_to is not None
-        }
-        answers = await list_offsets(
-            self.cluster, wanted, timeout_ms=self._timeout_ms, read_committed=self._read_committed
-        )
-        for partition, answer in answers.items():
-            state = self._positions.get(partition)
-            if isinstance(answer, KafkaError):
-                if not may_pass(answer):
-                    raise answer
-                await asyncio.sleep(self.cluster.backoff_ms(0) / 1000)  # A topic that is about to appear, or to go.
-            elif state is not None and state.reset_to == wanted[partition]:
-                state.move_to(answer.offset)
-
-    async def _found(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        answers = await list_offsets(
-            self.cluster, wanted, timeout_ms=self._timeout_ms, read_committed=self._read_committed
-        )
-        found: dict[TopicPartition, FoundOffset] = {}
-        for partition, answer in answers.items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            found[partition] = answer
-        return found
 
     def _seek_to(self, end: int, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions or list(self._positions):
@@ -427,11 +340,14 @@ class Consumer:
     async def _commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_ms: int | None = None
     ) -> None:
-        group_id = self._group()
+        group_id = self._locator.group_id()
         if not offsets:
             return
 
+        member = NOBODY
+
         async def attempt() -> None:
+            nonlocal member
             member = self.group_membership()
             for failure in (await commit_offsets(self.cluster, group_id, offsets, member)).values():
                 if failure is not None:
@@ -441,13 +357,8 @@ class Consumer:
             await self.cluster.retrying(attempt, timeout_ms=timeout_ms)
         except KafkaError as refusal:
             if self._member is not None:
-                self._member.note_commit_failure(refusal)
+                self._member.note_commit_failure(refusal, member)
             raise
-
-    def _group(self) -> str:
-        if self._group_id is None:
-            raise Misused("offsets are committed for a group: give a group.id")
-        return self._group_id
 
     def _forget_polled(self, *partitions: TopicPartition) -> None:
         """Drop what `async for` has not returned yet, of these partitions or of all."""
@@ -460,10 +371,6 @@ class Consumer:
             told = listener(partitions)
             if isinstance(told, Awaitable):
                 await told
-
-
-def _is_fresh(position: int, reset_to: int | None) -> bool:
-    return position == NOWHERE and reset_to is None
 
 
 def _committable(offsets: Mapping[TopicPartition, CommittedOffset | int]) -> dict[TopicPartition, CommittedOffset]:

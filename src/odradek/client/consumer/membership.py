@@ -120,8 +120,10 @@ class GroupMember:
         self.needs_join = True
         self._wake()
 
-    def note_commit_failure(self, failure: KafkaError) -> None:
-        """A commit was refused: what that says about this member."""
+    def note_commit_failure(self, failure: KafkaError, committed_as: Membership) -> None:
+        """A commit was refused: what that says about this member, if it still is who made the commit."""
+        if (committed_as.member_id, committed_as.generation_id) != (self._member_id, self._generation_id):
+            return  # It has joined again since, which is why the commit was refused.
         if failure.code in _MEMBERSHIP_LOST:
             self._lose()
         elif failure.code is ErrorCode.REBALANCE_IN_PROGRESS:
