@@ -41,7 +41,7 @@ def test_a_broker_that_is_not_there(cli: Cli, command: list[str]) -> None:
     where = nobody()
     began = time.monotonic()
     assert cli.refused(*command, "-b", where) == (
-        f"cannot reach the cluster at {where}: it takes no connections. "
+        f"cannot reach the cluster at {where}: Connection refused. "
         "Start a node with `odradek start`, or say where one is with -b."
     )
     assert time.monotonic() - began < 10

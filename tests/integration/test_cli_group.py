@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import confluent_kafka
 import pytest
 from tests.integration.cli import PATIENCE_S, Cli
 
@@ -172,3 +173,41 @@ def test_a_shift_from_nowhere(cli: Cli) -> None:
     assert cli.refused("group", "reset-offsets", "new", "--all-topics", "--to-latest") == (
         "group new has committed nothing: name topics with --topic."
     )
+
+
+def test_a_group_of_the_new_protocol(cli: Cli, read: str) -> None:
+    """KIP-848: another API describes it, and its offsets move by its epochs."""
+    name = f"{read}-new"
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cli.bootstrap,
+            "group.id": name,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([read])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(consumer.assignment()) < 2 or consumer.poll(0.2) is None:
+            assert time.monotonic() < deadline
+        (told,) = cli.json("group", "describe", name)
+        assert (told["type"], told["state"], told["assignor"], told["member_count"]) == (
+            "consumer",
+            "Stable",
+            "uniform",
+            1,
+        )
+        assert [(each["partition"], each["committed_offset"], each["lag"]) for each in told["partitions"]] == [
+            (0, None, None),
+            (1, None, None),
+        ]
+        assert {each["client_id"] for each in told["partitions"]} == {"rdkafka"}
+        assert [name, "consumer", "Stable"] in [row[:3] for row in cli.ok("group", "list", "--type", "consumer").rows]
+        consumer.poll(0)
+    finally:
+        consumer.close()
+    cli.ok("group", "reset-offsets", name, "--topic", read, "--to-offset", 3, "--execute")
+    assert [each["lag"] for each in cli.json("group", "describe", name)[0]["partitions"]] == [7, 7]
+    cli.ok("group", "delete", name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -32,9 +31,6 @@ REACH_S = 10.0
 
 PATIENCE = {"socket.connection.setup.timeout.ms": "5000", "default.api.timeout.ms": "30000"}
 """A person is less patient than a service; a file or a profile may say otherwise."""
-
-_REFUSED = re.compile(r"Connect call failed \([^)]*\)")
-"""How asyncio puts it, whatever the system said."""
 
 
 class Session:
@@ -140,7 +136,7 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except NoBrokerAnswers as nobody:
-        where = _REFUSED.sub("it takes no connections", str(nobody).removeprefix("no broker answers: "))
+        where = str(nobody).removeprefix("no broker answers: ")
         raise Sentence(
             f"cannot reach the cluster at {where}. Start a node with `odradek start`, or say where one is with -b."
         ) from nobody
