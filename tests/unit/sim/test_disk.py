@@ -82,11 +82,26 @@ def test_both_worlds_agree(disk: tuple[Disk, str]) -> None:
     assert inside.read(0, 9) == b"New"
 
 
-@pytest.mark.parametrize("call", ["open", "read_file", "unlink", "file_size", "list"])
+@pytest.mark.parametrize("call", ["open", "read_file", "unlink", "file_size", "list", "usage"])
 def test_both_worlds_agree_on_what_is_missing(disk: tuple[Disk, str], call: str) -> None:
     port, base = disk
     with pytest.raises(FileNotFoundError):
-        getattr(port, call)(f"{base}/none/at/all" if call == "list" else f"{base}/none")
+        getattr(port, call)(f"{base}/none/at/all" if call in ("list", "usage") else f"{base}/none")
+
+
+def test_both_worlds_know_how_full_they_are(disk: tuple[Disk, str]) -> None:
+    port, base = disk
+    usage = port.usage(base)
+    assert 0 < usage.usable_bytes <= usage.total_bytes
+
+
+def test_a_full_made_up_disk_has_no_room() -> None:
+    machine = Machine()
+    machine.disk.make_directory("/d")
+    machine.device.capacity = 100
+    machine.disk.write_file("/d/f", bytes(60))
+    usage = machine.disk.usage("/d")
+    assert (usage.total_bytes, usage.usable_bytes) == (100, 40)
 
 
 def test_both_worlds_lock_once(disk: tuple[Disk, str]) -> None:

@@ -5,6 +5,7 @@ What is not named goes back to its default; IncrementalAlterConfigs, which repla
 
 from __future__ import annotations
 
+from odradek.metadata.image.configs import Resource
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_configs import (
@@ -22,21 +23,24 @@ from odradek.server.routes import Role, serves
 @serves(ApiKey.ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     permitted: list[AlterConfigsResource] = []
-    answers: list[AlterConfigsResourceResponse] = []
+    answers: dict[Resource, AlterConfigsResourceResponse] = {}
     for each in request.resources:
+        name = (each.resource_type, each.resource_name)
         try:
-            require_configs(ctx, Operation.ALTER_CONFIGS, each.resource_type, each.resource_name)
+            require_configs(ctx, Operation.ALTER_CONFIGS, *name)
             permitted.append(each)
         except KafkaError as refused:
-            answers.append(_refusal(each, refused))
+            answers[name] = _refusal(each, refused)
     try:
         response = await ctx.node.controller.alter_configs(
             AlterConfigsRequest(resources=permitted, validate_only=request.validate_only)
         )
-        answers = [*response.responses, *answers]
+        answers |= {(each.resource_type, each.resource_name): each for each in response.responses}
     except KafkaError as refused:
-        answers = [*(_refusal(each, refused) for each in permitted), *answers]
-    return AlterConfigsResponse(responses=answers)
+        answers |= {(each.resource_type, each.resource_name): _refusal(each, refused) for each in permitted}
+    return AlterConfigsResponse(
+        responses=[answers[each.resource_type, each.resource_name] for each in request.resources]
+    )
 
 
 def _refusal(resource: AlterConfigsResource, why: KafkaError) -> AlterConfigsResourceResponse:

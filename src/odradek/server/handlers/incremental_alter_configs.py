@@ -6,7 +6,8 @@ process's own. With `validate_only` nothing changes.
 
 from __future__ import annotations
 
-from odradek.metadata.image.configs import BROKER_LOGGER_RESOURCE
+from odradek.metadata.controller import repeated
+from odradek.metadata.image.configs import BROKER_LOGGER_RESOURCE, Resource
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -25,27 +26,31 @@ from odradek.server.routes import Role, serves
 
 @serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
     on_record: list[AlterConfigsResource] = []
-    answers: list[AlterConfigsResourceResponse] = []
+    answers: dict[Resource, AlterConfigsResourceResponse] = {}
     for each in request.resources:
+        name = (each.resource_type, each.resource_name)
         try:
-            require_configs(ctx, Operation.ALTER_CONFIGS, each.resource_type, each.resource_name)
+            require_configs(ctx, Operation.ALTER_CONFIGS, *name)
         except KafkaError as refused:
-            answers.append(_answer(each, refused))
+            answers[name] = _answer(each, refused)
             continue
-        if each.resource_type == BROKER_LOGGER_RESOURCE:
-            answers.append(_change_loggers(ctx, each, validate_only=request.validate_only))
+        if each.resource_type == BROKER_LOGGER_RESOURCE and name not in twice:
+            answers[name] = _change_loggers(ctx, each, validate_only=request.validate_only)
         else:
             on_record.append(each)
     if on_record:
         try:
-            answer = await ctx.node.controller.incremental_alter_configs(
+            response = await ctx.node.controller.incremental_alter_configs(
                 IncrementalAlterConfigsRequest(resources=on_record, validate_only=request.validate_only)
             )
-            answers = [*answer.responses, *answers]
+            answers |= {(each.resource_type, each.resource_name): each for each in response.responses}
         except KafkaError as refused:
-            answers = [*(_answer(each, refused) for each in on_record), *answers]
-    return IncrementalAlterConfigsResponse(responses=answers)
+            answers |= {(each.resource_type, each.resource_name): _answer(each, refused) for each in on_record}
+    return IncrementalAlterConfigsResponse(
+        responses=[answers[each.resource_type, each.resource_name] for each in request.resources]
+    )
 
 
 def _change_loggers(

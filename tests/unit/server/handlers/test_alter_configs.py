@@ -231,6 +231,39 @@ def test_levels_of_loggers_change_and_are_not_on_record() -> None:
     rig.run(change)
 
 
+def test_answers_come_in_the_order_of_the_resources() -> None:
+    rig = Rig()
+
+    async def change() -> None:
+        await rig.create_topic("t")
+        named = [
+            (BROKER_LOGGER_RESOURCE, "1"),
+            (TOPIC_RESOURCE, "t"),
+            (BROKER_LOGGER_RESOURCE, "9"),
+            (TOPIC_RESOURCE, "u"),
+        ]
+        request = incremental.IncrementalAlterConfigsRequest(
+            resources=[
+                incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
+                for kind, name in named
+            ],
+            validate_only=False,
+        )
+        answers = (await rig.connect().ask(request, 1)).responses
+        assert [(each.resource_type, each.resource_name) for each in answers] == named
+        assert [each.error_code for each in answers] == [
+            0,
+            0,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        request.resources = [request.resources[0], request.resources[0]]
+        twice = (await rig.connect().ask(request, 1)).responses
+        assert [each.error_code for each in twice] == [ErrorCode.INVALID_REQUEST] * 2
+
+    rig.run(change)
+
+
 def test_altering_as_a_whole_resets_what_is_not_named() -> None:
     rig = Rig()
 
