@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from odradek.values import value
 
 SCRAM_SHA_256 = 1
@@ -29,6 +26,9 @@ class ScramCredential:
 
 def credential(mechanism: int, *, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
     """What is kept of a password that the client has salted."""
+    import hashlib  # OpenSSL, which a node without users need not load.
+    import hmac
+
     hash_name = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     return ScramCredential(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from odradek.configdef import INT_MAX, LONG_MAX
 from odradek.decisions import Decision
 from odradek.metadata.controller import decided
@@ -94,6 +92,8 @@ def _keys_of(entity: dict[str, str | None]) -> dict[str, int | None]:
         raise _refused("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     address = entity[IP]
     if address is not None:
+        import ipaddress  # 2 ms that only quotas of addresses need
+
         try:
             ipaddress.ip_address(address)
         except ValueError:
