@@ -167,7 +167,12 @@ class ConsumerGroups:
     # Heartbeats.
 
     def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, joiner: Joiner, out: Outcome, now: Moment
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        joiner: Joiner,
+        may_see: Callable[[str], bool] | None,
+        out: Outcome,
+        now: Moment,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member comes, stays or goes."""
         self._check(request, joiner.api_version)
@@ -180,7 +185,8 @@ class ConsumerGroups:
             owned = {each.topic_id: each.partitions for each in request.topic_partitions}
         before = self._member(group, request, joiner, owned, out)
         after = _updated(before, request, joiner)
-        after_step = Update(group, self.around(group.group_id, now), out.records).follow(before, after, owned)
+        around = replace(self.around(group.group_id, now), may_see=may_see)
+        after_step = Update(group, around, out.records).follow(before, after, owned)
         self.looked_at(group)
         self.extend_session(group.group_id, after_step, now)
         self._mind_revocation(group.group_id, after, after_step, now)

@@ -5,7 +5,7 @@ All of it becomes records; the group itself is only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from odradek.coordinator.group import consumer_records as records
@@ -33,6 +33,8 @@ class Surroundings:
     assignors: tuple[str, ...]
     assignment_interval_ms: int
     now_ms: int
+    may_see: Callable[[str], bool] | None = None
+    """Which topics an expression of the member that asks may find; all of them if None."""
 
 
 class Update:
@@ -103,12 +105,16 @@ class Update:
         group, exist = self._group, self._around.topics.by_name
         known = group.regexes.get(expression)
         if known is None or (group.refresh and group.touched_topics is None):
-            return matching(expression, exist)
+            return self._seen(expression, exist)
         if not group.refresh or not group.touched_topics:
             return known
         touched = group.touched_topics
-        came = matching(expression, (name for name in touched if name in exist))
+        came = self._seen(expression, (name for name in touched if name in exist))
         return frozenset(name for name in known if name not in touched) | came
+
+    def _seen(self, expression: str, topics: Iterable[str]) -> frozenset[str]:
+        may_see = self._around.may_see
+        return matching(expression, topics if may_see is None else (name for name in topics if may_see(name)))
 
     def _drop_expressions(self, resolved: Iterable[str], counts: Mapping[str, int]) -> None:
         self._out += [

@@ -247,10 +247,17 @@ class GroupShard:
     # Membership of KIP-848 groups.
 
     def consumer_heartbeat(
-        self, ticket: Ticket, request: ConsumerGroupHeartbeatRequest, joiner: Joiner, now: Moment
+        self,
+        ticket: Ticket,
+        request: ConsumerGroupHeartbeatRequest,
+        joiner: Joiner,
+        now: Moment,
+        *,
+        may_see: Callable[[str], bool] | None = None,
     ) -> CoordinatorDecision:
+        """`may_see` says which topics a subscription by expression may find; None if that is all of them."""
         out = Outcome()
-        out.answer(ticket, self.consumers.heartbeat(request, joiner, out, now))
+        out.answer(ticket, self.consumers.heartbeat(request, joiner, may_see, out, now))
         return self._decision(out)
 
     def describe_consumer_group(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:

@@ -11,7 +11,7 @@ from odradek.protocol.messages.consumer_group_describe import (
 )
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorized_operations import GROUP_OPERATIONS
-from odradek.server.authorizer import allowed_operations, require
+from odradek.server.authorizer import allowed_operations, require, topic_check
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -34,6 +34,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         group: DescribedGroup = await ctx.node.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)
         )
+        _check_topics(ctx, group)
     except KafkaError as refused:
         return DescribedGroup(
             error_code=refused.code,
@@ -46,3 +47,18 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
             members=[],
         )
     return group
+
+
+def _check_topics(ctx: Context, group: DescribedGroup) -> None:
+    """Whoever may describe the group, but not all of its topics, is told neither."""
+    may_see = topic_check(ctx, Operation.DESCRIBE)
+    if may_see is None:
+        return
+    for member in group.members:
+        assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
+        names = [*member.subscribed_topic_names, *(each.topic_name for each in assigned)]
+        if not all(map(may_see, names)):
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "The group has described topic(s) that the client is not authorized to describe.",
+            )

@@ -17,7 +17,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
+from odradek.server.authorizer import require, topic_check
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
@@ -34,8 +34,10 @@ async def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Consum
         require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
         for topic in request.subscribed_topic_names or ():
             require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        may_see = topic_check(ctx, Operation.DESCRIBE)
         response: ConsumerGroupHeartbeatResponse = await ctx.node.coordinators.ask(
-            request.group_id, lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now)
+            request.group_id,
+            lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now, may_see=may_see),
         )
     except KafkaError as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=refused.message)

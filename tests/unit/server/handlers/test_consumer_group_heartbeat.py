@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.server.group_clients import QUICK, commit, committed, node_with_topic
 from tests.unit.server.rig import Client, Rig
+from tests.unit.server.test_authorizer import CLOSED, allow
 
 from odradek.metadata.features import GROUP_VERSION
 from odradek.protocol.errors import ErrorCode
@@ -18,6 +19,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from odradek.security.acl import Operation, Permission, ResourceType
 
 SAFE_DOWNGRADE = 2
 
@@ -135,5 +137,30 @@ def test_a_cluster_without_the_feature() -> None:
         assert changed.error_code == 0, changed
         refused = await beat(client, "me", 0)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    rig.run(run)
+
+
+def test_an_expression_finds_only_what_its_member_may_see() -> None:
+    rig = Rig(properties=QUICK | CLOSED)
+
+    async def run() -> None:
+        await allow(rig, Operation.READ, ResourceType.GROUP, "g")
+        await allow(rig, Operation.DESCRIBE, ResourceType.TOPIC, "t")
+        client = await node_with_topic(rig)
+        await rig.create_topic("tea", 1)
+        joined = await beat(client, "me", 0, subscribed_topic_names=[], subscribed_topic_regex="t.*")
+        assert joined.assignment is not None
+        assert [each.topic_id for each in joined.assignment.topic_partitions] == [rig.topic_id("t")]
+        hidden = await beat(client, "me", 2, subscribed_topic_names=["tea"])
+        assert hidden.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        await allow(rig, Operation.DESCRIBE, ResourceType.TOPIC, "tea")
+        assert (await beat(client, "me", 2, subscribed_topic_names=["tea"])).error_code == 0
+        describe = ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+        (group,) = (await client.ask(describe, 1)).groups
+        assert (group.error_code, len(group.members)) == (0, 1)
+        await allow(rig, Operation.DESCRIBE, ResourceType.TOPIC, "tea", permission=Permission.DENY)
+        (group,) = (await client.ask(describe, 1)).groups
+        assert (group.error_code, group.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
 
     rig.run(run)
