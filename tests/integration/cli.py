@@ -39,6 +39,7 @@ class Cli:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_"))}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # Hundreds of commands need not compile the same modules each.
         return {**kept, "ODRADEK_BOOTSTRAP": self.bootstrap, "XDG_CONFIG_HOME": str(self.home), "TZ": "UTC", **more}
 
     def run(self, *arguments: object, stdin: str | bytes = b"", **variables: str) -> Ran:

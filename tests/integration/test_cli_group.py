@@ -190,7 +190,7 @@ def test_a_group_of_the_new_protocol(cli: Cli, read: str) -> None:
     try:
         consumer.subscribe([read])
         deadline = time.monotonic() + PATIENCE_S
-        while len(consumer.assignment()) < 2 or consumer.poll(0.2) is None:
+        while consumer.poll(0.2) is None or len(consumer.assignment()) < 2:
             assert time.monotonic() < deadline
         (told,) = cli.json("group", "describe", name)
         assert (told["type"], told["state"], told["assignor"], told["member_count"]) == (
