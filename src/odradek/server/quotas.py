@@ -10,12 +10,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from odradek.metadata.controller.quotas import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from odradek.metadata.image.client_quotas import CLIENT_ID, NO_CLIENT_QUOTAS, USER, ClientQuotasImage, Entity
+from odradek.metadata.image.client_quotas import CLIENT_ID, IP, NO_CLIENT_QUOTAS, USER, ClientQuotasImage, Entity
 from odradek.ports import Clock
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -111,14 +112,17 @@ class Quotas:
         self._image: ClientQuotasImage = NO_CLIENT_QUOTAS
         self._rates: dict[tuple[str, Entity], Rate] = {}
         self._buckets: dict[Entity, TokenBucket] = {}
+        self._limits_addresses = False
         self.active = False
         """Whether anybody has a quota: then every request is metered."""
 
     def apply(self, image: ClientQuotasImage) -> None:
         if image is not self._image:
             self._image = image
-            self.active = any(kind in (USER, CLIENT_ID) for entity in image.by_entity for kind, _ in entity)
-            if not self.active:
+            kinds = {kind: None for entity in image.by_entity for kind, _ in entity}
+            self.active = USER in kinds or CLIENT_ID in kinds
+            self._limits_addresses = IP in kinds
+            if not kinds:
                 self._rates.clear()
                 self._buckets.clear()
 
@@ -129,13 +133,26 @@ class Quotas:
             return 0
         limit, whose = found
         now_ms = self._clock.monotonic_ms()
-        rate = self._rates.get((key, whose))
-        if rate is None:
-            self._make_room(now_ms)
-            rate = self._rates[key, whose] = Rate(windows=self._windows, window_ms=self._window_ms)
+        rate = self._rate(key, whose, now_ms)
         rate.record(amount, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
         return min(throttle_ms, self._window_ms) if key == REQUEST_PERCENTAGE else throttle_ms
+
+    def connected(self, address: str) -> int:
+        """Note a new connection; if that is one too many, after how many milliseconds it shall be closed."""
+        if not self._limits_addresses:
+            return 0
+        own, everyones = self._image.of(((IP, address),)), self._image.of(((IP, None),))
+        limit = own.get(CONNECTION_CREATION_RATE) or everyones.get(CONNECTION_CREATION_RATE)
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        rate = self._rate(CONNECTION_CREATION_RATE, ((IP, address),), now_ms)
+        rate.record(1, now_ms)
+        wait_ms = rate.throttle_ms(limit, now_ms)
+        if wait_ms:
+            rate.record(-1, now_ms)  # Who comes again and again is not kept out for ever.
+        return min(wait_ms, self._window_ms)
 
     def mutated(self, user: str, client_id: str, partitions: int, *, strict: bool) -> int:
         """Note changes of topics; the wait in milliseconds, or THROTTLING_QUOTA_EXCEEDED where there was none left."""
@@ -165,6 +182,13 @@ class Quotas:
             if limit is not None:
                 return limit, tuple(sharing)
         return None
+
+    def _rate(self, key: str, whose: Entity, now_ms: int) -> Rate:
+        rate = self._rates.get((key, whose))
+        if rate is None:
+            self._make_room(now_ms)
+            rate = self._rates[key, whose] = Rate(windows=self._windows, window_ms=self._window_ms)
+        return rate
 
     def _make_room(self, now_ms: int) -> None:
         if len(self._rates) >= MAX_RATES:

@@ -172,6 +172,29 @@ def test_a_connection_that_closes_while_muted_is_gone() -> None:
     rig.run(leave)
 
 
+def test_an_address_that_connects_too_often_is_kept_waiting_and_let_go() -> None:
+    rig = Rig()
+
+    async def connect() -> None:
+        admin = rig.connect()
+        await set_quota(admin, "ip", None, connection_creation_rate=1.0)
+        assert not rig.node.guarded, "nobody's requests are metered"
+        welcome = [rig.connect() for _ in range(10)]
+        refused = rig.connect()
+        refused.send(MetadataRequest(topics=None), 9)
+        await asyncio.sleep(0.05)
+        assert not refused.wire.closed
+        await asyncio.sleep(1)
+        assert refused.wire.closed
+        assert not refused.answered
+        for client in welcome:
+            assert (await client.ask(MetadataRequest(topics=None), 9)).brokers
+        await asyncio.sleep(20)
+        assert (await rig.connect().ask(MetadataRequest(topics=None), 9)).brokers
+
+    rig.run(connect)
+
+
 def test_who_makes_too_many_topics_has_to_wait() -> None:
     rig = Rig()
 

@@ -130,6 +130,10 @@ class Connection:
             self._muted.cancel()
         self._muted = asyncio.get_running_loop().call_later(duration_ms / 1000, self._unmute)
 
+    def refuse(self, after_ms: int) -> None:
+        """Hear nothing, and close then: at once would only make the client come again at once."""
+        self._muted = asyncio.get_running_loop().call_later(after_ms / 1000, self._wire.close)
+
     def _unmute(self) -> None:
         self._muted = None
         self._serve_frames()

@@ -43,6 +43,9 @@ class ListenerScope:
             _close_soon(wire)
         else:
             self.connections[self._accepted] = connection
+            wait_ms = self.node.quotas.connected(wire.peer_host)
+            if wait_ms:
+                connection.refuse(wait_ms)
         return connection
 
     def close(self) -> None:
