@@ -39,8 +39,8 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 demo: $(READY) ## See a node start and serve a group, a consumer and the node be killed, and what is kept
 	$(BIN)/python examples/demo.py
 
-sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100)
-	$(BIN)/python -m odradek.sim.run --seed $(or $(SEED),1) --count $(or $(COUNT),1)
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups)
+	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1)
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')

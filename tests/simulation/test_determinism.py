@@ -6,35 +6,39 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from odradek.sim.run import play
 
 PROGRAM = """
 import sys
 from odradek.sim.run import play
-outcome = play(int(sys.argv[1]))
+outcome = play(int(sys.argv[1]), sys.argv[2])
 assert not outcome.broken, outcome.broken
 print(outcome.digest)
 print("\\n".join(outcome.lines))
 """
 
 
-def trace_elsewhere(seed: int, *, hash_seed: str) -> list[str]:
+def trace_elsewhere(seed: int, scenario: str, *, hash_seed: str) -> list[str]:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", PROGRAM, str(seed)]
+    command = [sys.executable, "-c", PROGRAM, str(seed), scenario]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     return ran.stdout.splitlines()
 
 
-def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
+@pytest.mark.parametrize("scenario", ["logs", "groups"])
+def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str) -> None:
     for seed in (3, 10, 18):
-        one, other = (trace_elsewhere(seed, hash_seed=hash_seed) for hash_seed in ("1", "4242"))
+        one, other = (trace_elsewhere(seed, scenario, hash_seed=hash_seed) for hash_seed in ("1", "4242"))
         differing = next((pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]), None)
         assert one == other, f"seed {seed}: {differing}"
         assert len(one) > 500
 
 
-def test_the_same_seed_gives_the_same_trace_twice_in_one_process() -> None:
-    first, again, different = play(5), play(5), play(6)
+@pytest.mark.parametrize("scenario", ["logs", "groups"])
+def test_the_same_seed_gives_the_same_trace_twice_in_one_process(scenario: str) -> None:
+    first, again, different = play(5, scenario), play(5, scenario), play(6, scenario)
     assert not first.broken
     assert first.lines == again.lines
     assert first.digest == again.digest

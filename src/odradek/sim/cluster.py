@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
 from odradek.ports import World
@@ -55,9 +55,18 @@ def make_node(config: NodeConfig, world: World) -> Node:
 class Cluster:
     """Everything of one run that is not a client."""
 
-    def __init__(self, seed: int, history: History, make_node: MakeNode = make_node) -> None:
+    def __init__(
+        self,
+        seed: int,
+        history: History,
+        make_node: MakeNode = make_node,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """The node has `PROPERTIES`, and `properties` where those say something else or more."""
         self.seed = seed
         self.history = history
+        self.properties = PROPERTIES | dict(properties or {})
         self.loop = SimulatedLoop()  # type: ignore[abstract]  # Sockets and signals are not of this world.
         self.trace = Trace(self.loop)
         self.clock = SimulatedClock(self.loop)
@@ -76,8 +85,13 @@ class Cluster:
         """A source of its own for every purpose, so that one more draw here does not change all that is drawn there."""
         return random.Random(f"{self.seed}/{purpose}")
 
-    def client_network(self, name: str) -> SimulatedNetwork:
-        return self.internet.attach(name, Life(name))
+    def client_network(self, name: str, life: Life | None = None) -> SimulatedNetwork:
+        return self.internet.attach(name, life or Life(name))
+
+    def kill_client(self, life: Life) -> None:
+        """Take a client away between two of its steps; its machine closes its connections."""
+        life.end()
+        self.internet.crash(life)
 
     async def start(self) -> None:
         """Start the node on what its disk holds; raises what the start raises."""
@@ -92,7 +106,7 @@ class Cluster:
             workers=SimulatedWorkers(life, self.draw(f"workers {self._lives}")),
         )
         self.trace.note(BROKER, f"starts, life {self._lives}")
-        self._node = self._make_node(load(PROPERTIES, host_name=BROKER), world)
+        self._node = self._make_node(load(self.properties, host_name=BROKER), world)
         self._node.on_failure = lambda failure: self._note_failure(life, failure)
         await self._in_life(life, self._node.start())
         self.trace.note(BROKER, "is up")
@@ -122,6 +136,11 @@ class Cluster:
         self.device.crash(keep)
         self.history.add(ProcessCrashed() if keep == "process" else PowerLost())
         self.trace.mark("process crash" if keep == "process" else "power loss")
+
+    def abandon(self) -> None:
+        """The run is over, however it ended: whatever still runs of the node is closed in order."""
+        if self._life is not None and self._life.alive:
+            self._end_life(self._life)
 
     def _note_failure(self, life: Life, failure: BaseException) -> None:
         """A node that gives up has found itself wrong; one that is being unwound has not."""

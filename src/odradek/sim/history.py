@@ -21,6 +21,10 @@ class Partition:
         return hash((self.topic, self.index))
 
 
+GROUPS = Partition("__consumer_offsets", 0)
+"""Where groups and their offsets are kept; what holds of one partition of it holds of all."""
+
+
 @value
 class Sent:
     """A producer sent a batch, perhaps not for the first time."""
@@ -94,7 +98,84 @@ class Restarted:
     """The node was stopped in order and started again."""
 
 
-Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled | Restarted
+@value
+class Owns:
+    """A member of a group took exactly these partitions; none, where it gave up what it had.
+
+    The owner is the instance id of a static member, which is one owner whatever member ids it gets, and else the
+    member. Until `lease_ms` the member may believe that nobody else owns them; 0 where it does not know.
+    """
+
+    group: str
+    owner: str
+    member: str
+    generation_id: int
+    partitions: tuple[Partition, ...]
+    at_ms: int
+    lease_ms: int = 0
+
+
+@value
+class Departed:
+    """A member will not be heard of again; `orderly` where it told the group so."""
+
+    group: str
+    owner: str
+    member: str
+    orderly: bool
+
+
+@value
+class CommitSent:
+    """A member is about to commit an offset, under a name that no other commit has."""
+
+    group: str
+    partition: Partition
+    offset: int
+    name: str
+
+
+@value
+class CommitAcknowledged:
+    """A member was told that its commit is stored."""
+
+    group: str
+    member: str
+    generation_id: int
+    partition: Partition
+    offset: int
+    name: str
+
+
+@value
+class OffsetRead:
+    """Somebody was told a group's offset (-1: there is none) and the name of the commit that it is from.
+
+    The question left when the history had `asked_at` events.
+    """
+
+    group: str
+    partition: Partition
+    offset: int
+    name: str
+    asked_at: int
+
+
+@value
+class Settled:
+    """How a group stood once nothing had gone wrong for long enough: its state, and what its members say they own."""
+
+    group: str
+    state: str
+    partitions: tuple[Partition, ...]
+    owned: tuple[tuple[str, tuple[Partition, ...]], ...]
+    waited_s: float
+
+
+GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
+Event: TypeAlias = (
+    Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled | Restarted | GroupEvent
+)
 
 
 class History:

@@ -9,15 +9,17 @@ import argparse
 import asyncio
 import gc
 import logging
+import random
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from odradek.sim import checkers
+from odradek.sim import checkers, groups
 from odradek.sim.cluster import Cluster, MakeNode, TraceLog, make_node
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
-from odradek.sim.history import Acknowledged, History, Partition, Read
+from odradek.sim.history import Acknowledged, CommitAcknowledged, History, Partition, Read
 from odradek.sim.loop import Deadlock
 from odradek.sim.producer import Producer
 from odradek.sim.workload import DURABLE_TOPICS, create_topics
@@ -42,7 +44,7 @@ STATES = (
     "fetch session used",
     "records deleted",
 )
-"""What a set of seeds must have met to prove anything."""
+"""What a set of seeds must have met to prove anything about a node and its logs."""
 
 DEADLINE_S = 300.0
 
@@ -55,6 +57,7 @@ class Outcome:
     broken: tuple[str, ...]
     marks: dict[str, int]
     acknowledged: int
+    """Records, or commits."""
     simulated_s: float
     steps: int
     digest: str
@@ -63,22 +66,24 @@ class Outcome:
 
 def play(
     seed: int,
+    scenario: str = "logs",
     *,
     make_node: MakeNode = make_node,
     power: bool | None = None,
     lies_about: str | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Outcome:
-    """One run. Nothing outside the seed and these arguments may change what happens in it.
+    """One run, of `logs` or of `groups`. Nothing outside the seed and these arguments may change what happens in it.
 
     `power` says whether power may be lost (half of the seeds, if not told). A disk that lies about the syncs of some
     paths is for trying the checkers: it must not go unnoticed then.
     """
-    history = History(DURABLE_TOPICS)
-    cluster = Cluster(seed, history, make_node)
-    cluster.device.lies_about = lies_about
     if power is None:
-        power = cluster.draw("power").random() < 0.5
+        power = random.Random(f"{seed}/power").random() < 0.5
+    history = History(groups.durable_topics(power=power) if scenario == "groups" else DURABLE_TOPICS)
+    properties = groups.properties(power=power) if scenario == "groups" else {}
+    cluster = Cluster(seed, history, make_node, properties=properties)
+    cluster.device.lies_about = lies_about
     handler = TraceLog(cluster.trace)
     logger = logging.getLogger("odradek")
     level, propagate = logger.level, logger.propagate
@@ -86,17 +91,22 @@ def play(
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        broken = _run(cluster, power=power, deadline_s=deadline_s)
+        running = _SCENARIOS[scenario](cluster, power=power)
+        broken = _run(cluster, running, deadline_s=deadline_s)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
+        cluster.abandon()
         cluster.loop.close()
         gc.unfreeze()
     broken += cluster.loop.failures
     if not broken:
         broken += checkers.check(history)
-    acknowledged = sum(len(event.records) for event in history.events if isinstance(event, Acknowledged))
+    acknowledged = sum(
+        len(event.records) if isinstance(event, Acknowledged) else isinstance(event, CommitAcknowledged)
+        for event in history.events
+    )
     for line in broken:
         cluster.trace.note("verdict", line)
     return Outcome(
@@ -111,25 +121,24 @@ def play(
     )
 
 
-def _run(cluster: Cluster, *, power: bool, deadline_s: float) -> list[str]:
+def _run(cluster: Cluster, running: Coroutine[Any, Any, None], *, deadline_s: float) -> list[str]:
     try:
-        cluster.loop.run_until_complete(_with_deadline(cluster, power=power, deadline_s=deadline_s))
+        cluster.loop.run_until_complete(_with_deadline(running, deadline_s=deadline_s))
     except TimeoutError:
         return [f"the run was not over after {deadline_s:.0f} simulated seconds"]
     except Deadlock as stuck:
         return [str(stuck)]
     except Exception as failure:  # noqa: BLE001 - whatever ends a run is what the run has found
         return ["".join(traceback.format_exception(failure)).rstrip()]
-    _mark_duplicates(cluster)
     return []
 
 
-async def _with_deadline(cluster: Cluster, *, power: bool, deadline_s: float) -> None:
+async def _with_deadline(running: Coroutine[Any, Any, None], *, deadline_s: float) -> None:
     async with asyncio.timeout(deadline_s):
-        await _scenario(cluster, power=power)
+        await running
 
 
-async def _scenario(cluster: Cluster, *, power: bool) -> None:
+async def _play_logs(cluster: Cluster, *, power: bool) -> None:
     draw = cluster.draw("scenario")
     await cluster.start()
     await create_topics(cluster)
@@ -150,6 +159,7 @@ async def _scenario(cluster: Cluster, *, power: bool) -> None:
         await cluster.start()
     await FinalReader(cluster).run()
     await cluster.stop()
+    _mark_duplicates(cluster)
 
 
 def _mark_duplicates(cluster: Cluster) -> None:
@@ -162,15 +172,19 @@ def _mark_duplicates(cluster: Cluster) -> None:
             cluster.trace.mark("duplicate answered")
 
 
+_SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"logs": _play_logs, "groups": groups.scenario}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m odradek.sim.run", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other (default: 1)")
+    parser.add_argument("--scenario", choices=sorted(_SCENARIOS), default="logs", help="what is played (default: logs)")
     parser.add_argument("--trace", action="store_true", help="print every line of what happened")
     options = parser.parse_args(arguments)
     failed = False
     for seed in range(options.seed, options.seed + options.count):
-        outcome = play(seed)
+        outcome = play(seed, options.scenario)
         failed |= bool(outcome.broken)
         _print(outcome, trace=options.trace)
     return int(failed)
@@ -181,8 +195,8 @@ def _print(outcome: Outcome, *, trace: bool) -> None:
     if trace:
         out.writelines(f"{line}\n" for line in outcome.lines)
     out.write(
-        f"seed {outcome.seed}: {outcome.acknowledged} records acknowledged in {outcome.simulated_s:.1f} simulated "
-        f"seconds and {outcome.steps} steps, digest {outcome.digest}\n"
+        f"seed {outcome.seed}: {outcome.acknowledged} acknowledged in {outcome.simulated_s:.1f} simulated seconds "
+        f"and {outcome.steps} steps, digest {outcome.digest}\n"
     )
     out.write("  met: " + ", ".join(f"{state} ×{count}" for state, count in sorted(outcome.marks.items())) + "\n")
     for line in outcome.broken:

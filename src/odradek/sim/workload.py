@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from odradek.ids import Uuid
@@ -20,6 +20,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.sim.client import ClientConnection, Disconnected
 from odradek.sim.cluster import BROKER, PORT, Cluster
 from odradek.sim.history import Partition
+from odradek.sim.loop import Life
 from odradek.values import value
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -53,6 +54,7 @@ PLANS = (
     ),
     TopicPlan("durable-rolling", 1, (("flush.messages", "1"), ("segment.ms", "1200"))),
 )
+TOPICS = tuple(plan.name for plan in PLANS)
 DURABLE_TOPICS = tuple(plan.name for plan in PLANS if ("flush.messages", "1") in plan.configs)
 PARTITIONS = tuple(Partition(plan.name, index) for plan in PLANS for index in range(plan.partitions))
 
@@ -64,12 +66,12 @@ class TryAgain(Exception):
 class Client:
     """A connection that is made again when it is lost."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, life: Life | None = None) -> None:
         self.cluster = cluster
         self.name = name
         self.draw: random.Random = cluster.draw(name)
         self.topic_ids: dict[str, Uuid] = {}
-        self._network = cluster.client_network(name)
+        self._network = cluster.client_network(name, life)
         self._connection: ClientConnection | None = None
 
     async def ask(self, request: Message, response: type[ResponseT], version: int) -> ResponseT:
@@ -101,8 +103,8 @@ class Client:
                     self._connection = None
             await asyncio.sleep(0.01 + self.draw.random() * 0.2)
 
-    async def learn_topic_ids(self) -> None:
-        topics = [MetadataRequestTopic(name=plan.name) for plan in PLANS]
+    async def learn_topic_ids(self, names: Iterable[str] = TOPICS) -> None:
+        topics = [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self.ask(request, MetadataResponse, 12)
         for topic in response.topics:

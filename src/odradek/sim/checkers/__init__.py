@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.sim.checkers import acknowledged_kept, log_end, producer_order, producer_state, same_record, seen_stays
+from odradek.sim.checkers import (
+    acknowledged_kept,
+    log_end,
+    offsets_forward,
+    offsets_kept,
+    owned_once,
+    producer_order,
+    producer_state,
+    rebalances_end,
+    same_record,
+    seen_stays,
+)
 from odradek.sim.history import History
 
 ALL: tuple[Callable[[History], list[str]], ...] = (
@@ -17,6 +28,10 @@ ALL: tuple[Callable[[History], list[str]], ...] = (
     producer_state.check,
     seen_stays.check,
     log_end.check,
+    offsets_kept.check,
+    offsets_forward.check,
+    owned_once.check,
+    rebalances_end.check,
 )
 
 

@@ -1,0 +1,92 @@
+"""The checkers of groups are worth something: coordinators with a planted fault are found out within a few seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.coordinator.group import committing, rebalance
+from odradek.coordinator.group.classic import ClassicGroup
+from odradek.coordinator.group.consumer import ConsumerGroup
+from odradek.coordinator.group.consumer_reconciliation import Reconciliation
+from odradek.coordinator.group.rebalance import Rebalances
+from odradek.coordinator.group.records import OffsetCommitKey
+from odradek.coordinator.runtime import Newest
+from odradek.coordinator.shard import CoordinatorRecord
+from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.sim.run import play
+
+SEEDS = range(500, 540)
+
+
+def caught(expected: str, **options: Any) -> bool:
+    """Whether some seed breaks a promise in these words."""
+    return any(expected in broken for seed in SEEDS for broken in play(seed, "groups", **options).broken)
+
+
+def test_a_disk_that_lies_about_the_syncs_of_commits() -> None:
+    assert caught(" is lost, ", power=True, lies_about="/data/__consumer_offsets")
+
+
+def test_a_coordinator_that_forgets_a_commit_when_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = Newest.records
+
+    def forgetful(self: Newest, *arguments: Any) -> Iterator[CoordinatorRecord]:
+        forgotten = False
+        for record in records(self, *arguments):
+            if forgotten or not isinstance(record.key, OffsetCommitKey):
+                yield record
+            else:
+                forgotten = True
+
+    monkeypatch.setattr(Newest, "records", forgetful)
+    assert caught(" is lost, nothing is there", power=False)
+
+
+def test_a_coordinator_that_answers_a_commit_which_it_did_not_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    offset_record: Callable[..., CoordinatorRecord] = committing.offset_record
+    count = [0]
+
+    def stale(*arguments: Any, **options: Any) -> CoordinatorRecord:
+        count[0] += 1
+        record = offset_record(*arguments, **options)
+        if count[0] % 20 == 0:
+            record.key.partition = 99  # type: ignore[attr-defined]
+        return record
+
+    monkeypatch.setattr(committing, "offset_record", stale)
+    assert caught(" is lost, ", power=False)
+
+
+def test_a_coordinator_that_gives_an_assignment_to_two_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: Callable[[ClassicGroup, bytes], SyncGroupResponse] = rebalance._synced
+    given: dict[tuple[str, int], bytes] = {}
+
+    def same_for_all(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+        return synced(group, given.setdefault((group.group_id, group.generation_id), assignment))
+
+    monkeypatch.setattr(rebalance, "_synced", same_for_all)
+    assert caught(" is owned by ", power=False)
+
+
+def test_a_coordinator_that_does_not_wait_for_partitions_to_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Reconciliation.__init__
+
+    def impatient(self: Reconciliation, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **(options | {"is_free": lambda topic, index: True}))
+
+    monkeypatch.setattr(Reconciliation, "__init__", impatient)
+    assert caught(" ms, while ", power=False)
+
+
+def test_a_coordinator_that_takes_commits_of_members_it_threw_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerGroup, "check_offset_commit", lambda self, **_: None)
+    monkeypatch.setattr(ConsumerGroup, "check_committed", lambda self, *_: None)
+    assert caught(" went back from ", power=False)
+
+
+def test_a_coordinator_whose_sessions_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rebalances, "session_timeout", lambda self, group, member_id, out, now: None)
+    assert caught(" quiet seconds", power=False)
