@@ -10,9 +10,18 @@ from typing import TypeAlias
 from odradek.coordinator.shard import CoordinatorRecord
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import ErrorCode, MalformedFrame
-from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
-from odradek.protocol.records.compression import Compression
-from odradek.protocol.records.record import Record
+from odradek.protocol.records.batch import (
+    BATCH_HEADER,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    build_batch,
+    iter_batches,
+)
+from odradek.protocol.records.compression import Compression, compression_of, decompress
+from odradek.protocol.records.control import read_end_txn_marker
+from odradek.protocol.records.record import Record, read_key_and_value
 
 RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
 """The classes of key and value by the number that a key begins with."""
@@ -74,38 +83,77 @@ def _unpack(content: bytes) -> tuple[int]:
 class Newest:
     """The last value of every key of a log, in the order in which those were written.
 
-    A log that nobody has compacted yet holds each key many times; only what is left at the end is decoded.
+    A log that nobody has compacted yet holds each key many times; only what is left at the end is decoded. What was
+    written in a transaction counts from its commit on, unless something newer was written outside meanwhile.
     """
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, bytes] = {}
+        self._pending: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
+        """By producer id: offset, key and value of what transactions have written that have not ended yet."""
+        self._outside: dict[bytes, int] = {}
+        """Where a key was last written outside of transactions while some were open."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def add(self, batches: memoryview | bytes) -> int | None:
         """Take whole batches in; the offset behind the last, None if there was none."""
-        by_key = self._by_key
         end: int | None = None
         for batch in iter_batches(batches):
-            header = read_header(batch)
-            end = header.last_offset + 1
-            if header.is_control:
-                continue
-            for record in decode_records(batch):
-                key = record.key
-                if key is None:
-                    continue
-                by_key.pop(key, None)
-                if record.value is not None:
-                    by_key[key] = record.value
+            fields = BATCH_HEADER.unpack_from(batch)
+            base_offset, attributes, last_delta, producer_id, count = (
+                fields[0],
+                fields[5],
+                fields[6],
+                fields[9],
+                fields[12],
+            )
+            end = base_offset + last_delta + 1
+            if attributes & CONTROL_BIT:
+                self._end_transaction(producer_id, batch)
+            elif attributes & TRANSACTIONAL_BIT:
+                written = self._pending.setdefault(producer_id, [])
+                written += [(base_offset, key, content) for key, content in _keys_and_values(batch, attributes, count)]
+            else:
+                for key, content in _keys_and_values(batch, attributes, count):
+                    self._set(key, content)
+                    if self._pending:
+                        self._outside[key] = base_offset
         return end
+
+    def _set(self, key: bytes, content: bytes | None) -> None:
+        self._by_key.pop(key, None)
+        if content is not None:
+            self._by_key[key] = content
+
+    def _end_transaction(self, producer_id: int, batch: memoryview) -> None:
+        marker = read_end_txn_marker(batch)
+        written = self._pending.pop(producer_id, [])
+        if marker is not None and marker.committed:
+            for offset, key, content in written:
+                if self._outside.get(key, -1) < offset:
+                    self._set(key, content)
+        if not self._pending:
+            self._outside.clear()
 
     def records(self, kinds: RecordKinds) -> Iterator[CoordinatorRecord]:
         for key, content in self._by_key.items():
             record = decode_record(kinds, key, content)
             if record is not None:
                 yield record
+
+
+def _keys_and_values(batch: memoryview, attributes: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
+    """Of the records that have a key; others are none of a coordinator's."""
+    payload = bytes(batch[HEADER_SIZE:])
+    if attributes & COMPRESSION_MASK:
+        payload = bytes(decompress(compression_of(attributes & COMPRESSION_MASK), payload))
+    position = 0
+    for _ in range(count):
+        key, content, position = read_key_and_value(payload, position)
+        if key is not None:
+            yield key, content
 
 
 _TO_CLIENTS = {

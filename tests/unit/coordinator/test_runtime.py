@@ -17,7 +17,8 @@ from odradek.coordinator.runtime import (
 )
 from odradek.coordinator.shard import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, MalformedFrame
-from odradek.protocol.records.batch import build_batch
+from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
+from odradek.protocol.records.control import EndTxnMarker, end_txn_batch
 from odradek.protocol.records.record import Record
 
 
@@ -65,9 +66,50 @@ def test_nothing_is_made_of_nothing() -> None:
 
 def test_control_batches_and_records_without_a_key_say_nothing() -> None:
     newest = Newest()
-    batches = build_batch([Record(key=b"\0\0\0\0", value=b"\0\0")], control=True) + build_batch([Record(value=b"x")])
-    assert newest.add(bytes(batches)) == 1
+    assert newest.add(marker(7, commit=True) + bytes(build_batch([Record(value=b"x")]))) == 1
     assert len(newest) == 0
+
+
+def marker(producer_id: int, *, commit: bool) -> bytes:
+    return bytes(end_txn_batch(EndTxnMarker(commit, 0), producer_id=producer_id, producer_epoch=0, timestamp=5))
+
+
+def in_transaction(producer_id: int, base_offset: int, *records: CoordinatorRecord) -> bytes:
+    """A batch as a transactional producer has it written."""
+    (plain,) = iter_batches(encode_batch(records, timestamp_ms=5))
+    return bytes(
+        build_batch(
+            list(decode_records(plain)),
+            base_offset=base_offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+
+
+def test_what_a_transaction_wrote_counts_from_its_commit_on() -> None:
+    newest = Newest()
+    newest.add(in_transaction(7, 0, committed(0, 1)) + in_transaction(8, 1, committed(1, 2)))
+    assert len(newest) == 0
+    newest.add(marker(7, commit=True) + marker(8, commit=False))
+    assert list(newest.records(GROUP_RECORDS)) == [committed(0, 1)]
+
+
+def outside(base_offset: int, record: CoordinatorRecord) -> bytes:
+    (plain,) = iter_batches(encode_batch([record], timestamp_ms=5))
+    return bytes(build_batch(list(decode_records(plain)), base_offset=base_offset))
+
+
+def test_the_later_write_wins_also_over_a_later_commit() -> None:
+    newest = Newest()
+    newest.add(in_transaction(7, 0, committed(0, 1), committed(1, 1)))
+    newest.add(outside(2, committed(0, 2)) + outside(3, committed(2, 2)))
+    newest.add(in_transaction(8, 4, committed(2, 3)))
+    newest.add(marker(7, commit=True) + marker(8, commit=True))
+    found = {record.key.partition: record.value.offset for record in newest.records(GROUP_RECORDS)}  # type: ignore
+    assert found == {0: 2, 1: 1, 2: 3}
 
 
 def test_a_kind_that_nobody_knows_is_passed_over() -> None:
