@@ -53,7 +53,9 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     try:
         collector.collect()
         min_bytes = min(request.min_bytes, collector.max_bytes)
-        if collector.size < min_bytes and not collector.failed and request.max_wait_ms > 0:
+        # A Fetch that wants nothing has nothing to wait for: consumers end a session with one, and wait for the answer.
+        waits = request.max_wait_ms > 0 and bool(session.partitions) and not collector.failed
+        if waits and collector.size < min_bytes:
             await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
             collector.collect()
         if collector.has_cold_slices():

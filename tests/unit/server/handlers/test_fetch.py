@@ -243,13 +243,14 @@ def test_a_fetch_is_answered_empty_when_its_time_is_up() -> None:
     "impatient",
     [
         fetch("t", wanted(0), max_wait_ms=0),
+        fetch("t", max_wait_ms=60_000),
         fetch("t", wanted(0), max_wait_ms=60_000, min_bytes=0),
         fetch("t", wanted(0), wanted(9), max_wait_ms=60_000),
         fetch("t", wanted(0), wanted(1, 5), max_wait_ms=60_000),
         fetch("t", wanted(0), wanted(1, current_leader_epoch=9), max_wait_ms=60_000),
         fetch("t", wanted(0), max_wait_ms=60_000, max_bytes=0),
     ],
-    ids=["no wait", "nothing wanted", "unknown partition", "out of range", "unknown epoch", "no room"],
+    ids=["no wait", "no partitions", "nothing wanted", "unknown partition", "out of range", "unknown epoch", "no room"],
 )
 def test_what_cannot_get_better_by_waiting_is_answered_at_once(impatient: FetchRequest) -> None:
     async def test(rig: Rig, client: Client) -> None:
