@@ -35,9 +35,9 @@ def new_topic(server: Server) -> Callable[..., str]:
     return make
 
 
-def created_topic(server: Server, partitions: int, settings: dict[str, str]) -> str:
-    """Of a new name; all of its partitions answer."""
-    name = f"compat-{os.getpid()}-{next(_numbers)}"
+def created_topic(server: Server, partitions: int, settings: dict[str, str], name: str = "") -> str:
+    """Of a new name unless it is given one; all of its partitions answer."""
+    name = name or f"compat-{os.getpid()}-{next(_numbers)}"
     with wire.Connection(server.port) as connection:
         assert wire.create_topic(connection, name, partitions, settings) == 0
         wait_for_partitions(connection, name, partitions)

@@ -1,6 +1,8 @@
 """A member of a group as a process of its own, so that it can be killed: says what it owns and what it reads.
 
-`python -m tests.compat.group_member CLIENT BOOTSTRAP GROUP TOPIC [strategy=…] [instance=…] [session_ms=…]`
+`python -m tests.compat.group_member CLIENT BOOTSTRAP GROUP TOPIC [name=value…]`
+
+Names: strategy, instance, session_ms, protocol (`consumer` for that of KIP-848).
 
 Lines on stdout: `owns 0,2` whenever that changes, `read PARTITION OFFSET` after a record's offset was committed.
 It leaves the group and exits when its stdin ends. `java/GroupMember.java` is the same program in Java.
@@ -48,9 +50,7 @@ def confluent(voice: Voice, bootstrap: str, group: str, topic: str, settings: di
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": int(settings["session_ms"]),
-            "heartbeat.interval.ms": 300,
-            "partition.assignment.strategy": settings["strategy"],
+            **_confluent_protocol(settings),
             "reconnect.backoff.max.ms": 500,
             **({"group.instance.id": settings["instance"]} if "instance" in settings else {}),
         }
@@ -67,6 +67,16 @@ def confluent(voice: Voice, bootstrap: str, group: str, topic: str, settings: di
             continue  # The partition was taken away meanwhile; its next owner reads the record again.
         voice.read(message.partition(), message.offset())
     consumer.close()
+
+
+def _confluent_protocol(settings: dict[str, str]) -> dict[str, Any]:
+    if settings.get("protocol") == "consumer":
+        return {"group.protocol": "consumer"}
+    return {
+        "session.timeout.ms": int(settings["session_ms"]),
+        "heartbeat.interval.ms": 300,
+        "partition.assignment.strategy": settings["strategy"],
+    }
 
 
 def kafka_python(voice: Voice, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:

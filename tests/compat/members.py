@@ -142,3 +142,18 @@ def share(partitions: int, *members: Member) -> None:
         return sorted(owned) == list(range(partitions)) and all(member.owned for member in members)
 
     until(shared, *members)
+
+
+def come_and_go(partitions: int, join: Callable[[], Member]) -> Member:
+    """One joins, a second shares, leaves politely, a third shares and is killed; the first is left with everything."""
+    first = join()
+    share(partitions, first)
+    second = join()
+    share(partitions, first, second)
+    second.leave()
+    share(partitions, first)
+    third = join()
+    share(partitions, first, third)
+    third.kill()
+    share(partitions, first)
+    return first

@@ -12,7 +12,7 @@ from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
-from tests.compat.members import QUICK_GROUPS, Member, share, until
+from tests.compat.members import QUICK_GROUPS, Member, come_and_go, share, until
 
 pytestmark = pytest.mark.compat
 
@@ -41,24 +41,14 @@ def produce(server: Server, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_partitions_follow_members(client: str, group_server: Server, members: list[Member]) -> None:
-    """One joins, a second shares, leaves politely, a third shares and is killed: what is owned is always everything."""
+    """What is owned is always everything."""
     topic = new_topic(group_server)
 
     def join() -> Member:
         members.append(Member(client, group_server.bootstrap, f"{topic}-group", topic))
         return members[-1]
 
-    first = join()
-    share(PARTITIONS, first)
-    second = join()
-    share(PARTITIONS, first, second)
-    second.leave()
-    share(PARTITIONS, first)
-    third = join()
-    share(PARTITIONS, first, third)
-    third.kill()
-    share(PARTITIONS, first)
-    first.leave()
+    come_and_go(PARTITIONS, join).leave()
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -11,11 +11,13 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.RetriableCommitFailedException;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** tests/compat/group_member.py in Java: bootstrap group topic name=value...; any name is a client's property. */
+/** tests/compat/group_member.py in Java: bootstrap group topic name=value...; any name is a client's property. A topic that begins with ^ is an
+ * expression, which the broker matches. */
 public final class GroupMember {
     private static volatile boolean stopping = false;
     private static String owned = null;
@@ -36,7 +38,11 @@ public final class GroupMember {
         listener.setDaemon(true);
         listener.start();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties)) {
-            consumer.subscribe(List.of(arguments[2]));
+            if (arguments[2].startsWith("^")) {
+                consumer.subscribe(new SubscriptionPattern(arguments[2]));
+            } else {
+                consumer.subscribe(List.of(arguments[2]));
+            }
             while (!stopping) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
                     TopicPartition partition = new TopicPartition(record.topic(), record.partition());
