@@ -27,11 +27,11 @@ async def describe_topics(admin: Admin, options: argparse.Namespace) -> int:
     ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
     sizes = await partition_sizes(admin)
     configs = await _own_configs(admin, topics)
-    data = [_topic_data(topic, starts, ends, sizes, configs.get(topic.name)) for topic in topics]
+    data = [topic_data(topic, starts, ends, sizes, configs.get(topic.name)) for topic in topics]
     lines: list[str] = []
     for each in data:
         lines += [""] if lines else []
-        lines += _topic_lines(each)
+        lines += topic_lines(each)
     emit(options, data, lines if data else ["No topics yet: odradek topic create NAME"])
     return 0
 
@@ -89,13 +89,14 @@ async def _own_configs(admin: Admin, topics: Sequence[TopicInfo]) -> dict[str, d
     }
 
 
-def _topic_data(
+def topic_data(
     topic: TopicInfo,
     starts: Answers[FoundOffset],
     ends: Answers[FoundOffset],
     sizes: dict[tuple[TopicPartition, int], int] | None,
     configs: dict[str, str | None] | None,
 ) -> dict[str, Any]:
+    """A topic and its partitions for programs; None where nobody could tell."""
     partitions = []
     for each in topic.partitions:
         partition = TopicPartition(topic.name, each.partition)
@@ -129,7 +130,7 @@ def _topic_data(
     }
 
 
-def _topic_lines(topic: dict[str, Any]) -> list[str]:
+def topic_lines(topic: dict[str, Any]) -> list[str]:
     """A head, then a row a partition; the last column draws the share of the topic's bytes, or else of its records."""
     partitions = topic["partitions"]
     measure = "records" if topic["size_bytes"] is None else "size_bytes"
