@@ -22,6 +22,11 @@ SENDFILE_THRESHOLD = 32 * 1024
 MAX_GATHERED_PARTS = 512
 """Below IOV_MAX (1024) on every system that matters."""
 
+SEND_BUFFER_BYTES = 102_400
+"""Kafka's own default (socket.send.buffer.bytes). Left to itself the kernel takes megabytes of an answer at once, which
+have left the processor's cache by the time the reader copies them: a Fetch of 1 MiB then costs the broker half as much
+again (`wire-fetch` in bench/RESULTS.md)."""
+
 ACCEPTS_A_TURN = 64
 LISTEN_BACKLOG = 1024
 _GONE = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError, TimeoutError)
@@ -229,6 +234,7 @@ class SocketListening:
                 self._loop.remove_reader(self._sock)
                 self._loop.call_later(1.0, self._accept_again)
                 return
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             wire = _wire(self._loop, sock, address[0])
             wire.start(self._accept(wire))
 
