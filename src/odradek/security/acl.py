@@ -141,9 +141,6 @@ class AccessRules:
             else:
                 self._literal.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
 
-    def is_super_user(self, principal: str) -> bool:
-        return principal in self._super_users
-
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether somebody at that address may do that to a resource."""
         if principal in self._super_users:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-USER_TYPE = "User"
 ANONYMOUS = "User:ANONYMOUS"
 """Everybody on a listener that asks nobody for a name."""
 EVERYBODY = "User:*"

@@ -1,27 +1,35 @@
-"""What a client is told it may do, as the bit field of Kafka's operation codes; without an authorizer, everything."""
+"""What a client may be told it may do to each type of resource, as the bit field of Kafka's operation codes."""
 
 from __future__ import annotations
 
+from odradek.security.acl import Operation
+
 NOT_ASKED_FOR = -(1 << 31)
 
-_READ = 3
-_WRITE = 4
-_CREATE = 5
-_DELETE = 6
-_ALTER = 7
-_DESCRIBE = 8
-_CLUSTER_ACTION = 9
-_DESCRIBE_CONFIGS = 10
-_ALTER_CONFIGS = 11
-_IDEMPOTENT_WRITE = 12
 
-
-def _bits(*operations: int) -> int:
+def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-GROUP_OPERATIONS = _bits(_READ, _DESCRIBE, _DELETE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+TOPIC_OPERATIONS = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS = _bits(
+    Operation.READ, Operation.DESCRIBE, Operation.DELETE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+)
 CLUSTER_OPERATIONS = _bits(
-    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
 )
