@@ -5,8 +5,10 @@ All of it becomes records; the group itself is only read.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
+
+from fastcrc import crc64
 
 from odradek.coordinator.group import consumer_records as records
 from odradek.coordinator.group.assignors import ASSIGNORS
@@ -19,6 +21,8 @@ from odradek.coordinator.shard import CoordinatorRecord
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
 from odradek.values import value
+
+_UNSIGNED, _SIGNED = struct.Struct(">Q"), struct.Struct(">q")
 
 Owned = Mapping[Uuid, Sequence[int]]
 
@@ -143,12 +147,13 @@ class Update:
         subscribed = dict.fromkeys(names)
         for expression in expressions:
             subscribed.update(dict.fromkeys(self._regexes.get(expression, ())))
-        topics = [self._around.topics.by_name.get(name) for name in sorted(subscribed)]
-        digest = blake2b(digest_size=8)
-        for topic in topics:
-            if topic is not None:
-                digest.update(topic.topic_id + len(topic.partitions).to_bytes(4))
-        return int.from_bytes(digest.digest(), signed=True) if any(topics) else 0
+        by_name = self._around.topics.by_name
+        topics = [by_name[name] for name in sorted(subscribed) if name in by_name]
+        if not topics:
+            return 0
+        told = b"".join(topic.topic_id + len(topic.partitions).to_bytes(4) for topic in topics)
+        (signed,) = _SIGNED.unpack(_UNSIGNED.pack(crc64.xz(told)))
+        return int(signed)
 
     # The target.
 
