@@ -7,7 +7,7 @@ import os
 import struct
 from typing import Any
 
-from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_whole, size_of
+from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_entries, size_of
 from odradek.apps.cli.log_verify import verify
 from odradek.apps.cli.options import add_actions, add_format_option, natural
 from odradek.apps.cli.output import emit, emit_one_of_many, size_text, table, time_text
@@ -114,8 +114,8 @@ def _segment(directory: str, base_offset: int) -> dict[str, Any]:
         "records": 0,
         "size_bytes": size_of(stem + LOG_SUFFIX),
         "max_timestamp": None,
-        "index_entries": size_of(stem + OFFSET_INDEX_SUFFIX) // offset_index.ENTRY_BYTES,
-        "time_index_entries": size_of(stem + TIME_INDEX_SUFFIX) // time_index.ENTRY_BYTES,
+        "index_entries": _count(stem + OFFSET_INDEX_SUFFIX, offset_index.ENTRY),
+        "time_index_entries": _count(stem + TIME_INDEX_SUFFIX, time_index.ENTRY),
         "problem": None,
     }
     try:
@@ -127,6 +127,10 @@ def _segment(directory: str, base_offset: int) -> dict[str, Any]:
     except KafkaError as wrong:
         data["problem"] = wrong.message
     return data
+
+
+def _count(path: str, entry: struct.Struct) -> int | None:
+    return len(read_entries(path, entry)[0]) if os.path.exists(path) else None
 
 
 def _dump_log(options: argparse.Namespace) -> int:
@@ -201,15 +205,14 @@ def _dump_index(options: argparse.Namespace) -> int:
         raise Sentence(f"{options.path} is none of a log's files: name a directory, or a file such as {example}.")
     entry, names = _INDEXES[suffix]
     base = offset_of(name, suffix) or 0
-    content = read_whole(options.path)
-    whole = len(content) - len(content) % entry.size
+    found, torn = read_entries(options.path, entry)
     entries = []
-    for values in entry.iter_unpack(content[:whole]):
+    for values in found:
         held = dict(zip(names, values, strict=True))
         if suffix != TXN_INDEX_SUFFIX:
             held["offset"] += base
         entries.append(held)
     emit(options, entries, table([name.upper() for name in names], [tuple(each.values()) for each in entries]))
-    if whole != len(content):
-        raise Sentence(f"{options.path}: {len(content) - whole} bytes at the end are no entry.")
+    if torn:
+        raise Sentence(f"{options.path}: {torn} bytes at the end are no entry.")
     return 0

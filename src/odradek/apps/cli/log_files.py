@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 
 from odradek.apps.cli.sentence import Sentence
@@ -33,12 +34,20 @@ def read_batches(path: str) -> Iterator[tuple[int, BatchHeader, bytes]]:
         raise cannot_read(path, wrong) from wrong
 
 
-def read_whole(path: str) -> bytes:
+def read_entries(path: str, entry: struct.Struct) -> tuple[list[tuple[int, ...]], int]:
+    """The entries of an index file, and how many bytes at its end are none.
+
+    A running Apache Kafka keeps zeros behind the entries of active segments, which are left out.
+    """
     try:
         with open(path, "rb") as opened:
-            return opened.read()
+            content = opened.read()
     except OSError as wrong:
         raise cannot_read(path, wrong) from wrong
+    torn = len(content) % entry.size
+    used = len(content[: len(content) - torn].rstrip(b"\0"))
+    whole = -(-used // entry.size) * entry.size
+    return list(entry.iter_unpack(content[:whole])), torn
 
 
 def listed(directory: str) -> list[str]:

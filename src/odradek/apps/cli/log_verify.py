@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import struct
 from bisect import bisect_left
 from typing import Any
 
-from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_whole, size_of
+from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_entries, size_of
 from odradek.apps.cli.output import complain, emit, table
 from odradek.apps.cli.progress import Progress
 from odradek.protocol.errors import KafkaError
@@ -95,10 +96,7 @@ class _Segment:
 
     def _check_offset_index(self) -> None:
         """Every entry must lead to the start of a batch that ends at the entry's offset."""
-        content = self._read_index(OFFSET_INDEX_SUFFIX, offset_index.ENTRY_BYTES)
-        if content is None:
-            return
-        for offset, position in _until_padding(list(offset_index.ENTRY.iter_unpack(content))):
+        for offset, position in self._entries(OFFSET_INDEX_SUFFIX, offset_index.ENTRY):
             header = self.starts.get(position)
             if header is None or header.last_offset - self._base_offset != offset:
                 wanted = f"offset {self._base_offset + offset} at position {position}"
@@ -107,38 +105,26 @@ class _Segment:
 
     def _check_time_index(self) -> None:
         """Entries ascend, and each names an offset in a batch that has its timestamp as the largest."""
-        content = self._read_index(TIME_INDEX_SUFFIX, time_index.ENTRY_BYTES)
-        if content is None:
-            return
-        entries = _until_padding(list(time_index.ENTRY.iter_unpack(content)))
-        if not time_index.entries_are_sound(content[: len(entries) * time_index.ENTRY_BYTES]):
-            self._wrong(TIME_INDEX_SUFFIX, "has entries that do not ascend")
-            return
         batches = list(self.starts.values())
-        for timestamp, offset in entries:
+        before = (-1, -1)
+        for timestamp, offset in self._entries(TIME_INDEX_SUFFIX, time_index.ENTRY):
+            if timestamp <= before[0] or offset < before[1]:
+                self._wrong(TIME_INDEX_SUFFIX, "has entries that do not ascend")
+                return
+            before = (timestamp, offset)
             at = bisect_left(batches, self._base_offset + offset, key=lambda header: header.last_offset)
             if at == len(batches) or batches[at].max_timestamp != timestamp:
-                self._wrong(
-                    TIME_INDEX_SUFFIX,
-                    f"gives offset {self._base_offset + offset} the timestamp {timestamp}, which it has not",
-                )
+                claimed = f"offset {self._base_offset + offset} the timestamp {timestamp}"
+                self._wrong(TIME_INDEX_SUFFIX, f"gives {claimed}, which it has not")
                 return
 
-    def _read_index(self, suffix: str, entry_bytes: int) -> bytes | None:
+    def _entries(self, suffix: str, entry: struct.Struct) -> list[tuple[int, ...]]:
         if not os.path.exists(self._stem + suffix):
-            return None
-        content = read_whole(self._stem + suffix)
-        if len(content) % entry_bytes:
-            self._wrong(suffix, f"has {len(content) % entry_bytes} bytes at its end that are no entry")
-        return content[: len(content) - len(content) % entry_bytes]
+            return []
+        entries, torn = read_entries(self._stem + suffix, entry)
+        if torn:
+            self._wrong(suffix, f"has {torn} bytes at its end that are no entry")
+        return entries
 
     def _wrong(self, suffix: str, what: str) -> None:
         self.problems.append(f"{self._stem}{suffix} {what}")
-
-
-def _until_padding(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Without the zeros that Apache Kafka keeps at the end of an active segment's indexes."""
-    count = len(entries)
-    while count and entries[count - 1] == (0, 0):
-        count -= 1
-    return entries[:count]
