@@ -407,7 +407,8 @@ def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, joi
         changes["topic_names"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
         changes["topic_regex"] = request.subscribed_topic_regex
-    return replace(member, **changes)
+    news = {name: said for name, said in changes.items() if getattr(member, name) != said}
+    return replace(member, **news) if news else member
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:

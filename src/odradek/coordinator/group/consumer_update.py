@@ -53,7 +53,8 @@ class Update:
 
     def follow(self, before: ConsumerMember, after: ConsumerMember, owned: Owned | None) -> ConsumerMember:
         """The member as it is once all is written: with what it asked for, and one step nearer to the target."""
-        if after != before or before.member_id not in self._group.members:
+        is_same = after is before or after == before  # Mostly the first, and then the second costs nothing.
+        if not is_same or before.member_id not in self._group.members:
             self._out.append(records.member_record(self._group.group_id, after))
         names_changed = after.topic_names != before.topic_names
         changed = self._follow_expressions(before, after) or names_changed
