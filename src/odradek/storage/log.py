@@ -202,7 +202,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         """What every append compares with is kept ready."""
         self._config = config
-        self._verbatim = validation.is_verbatim(config)
+        self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
         self._max_timestamp_ahead_ms = config.message_timestamp_after_max_ms
         self._segment_bytes = config.segment_bytes
@@ -276,7 +276,7 @@ class Log:
         if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a batch's checksum does not match its content")
         log_append_time_ms = NO_TIMESTAMP
-        if self._verbatim and not attributes & TIMESTAMP_TYPE_BIT:
+        if self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
             if max_timestamp > now_ms + self._max_timestamp_ahead_ms:
                 validation.check_timestamp(max_timestamp, self._config, now_ms)
         else:

@@ -110,14 +110,14 @@ def _refuse_magic(magic: int) -> None:
     raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"unknown message format {magic}")
 
 
-def is_verbatim(config: LogConfig) -> bool:
-    """Whether batches can be taken as they are: no setting asks to look at records or to change bytes."""
-    return (
-        config.message_timestamp_type != LOG_APPEND_TIME
-        and config.compression_type == "producer"
-        and not config.compacted
-        and config.message_timestamp_before_max_ms == LONG_MAX
-    )
+def is_verbatim(config: LogConfig, origin: Origin) -> bool:
+    """Whether batches can be taken as they are: no setting asks to look at records or to change bytes.
+
+    Nobody looks at the records of a coordinator, which knows what it writes.
+    """
+    if config.message_timestamp_type == LOG_APPEND_TIME or config.compression_type != "producer":
+        return False
+    return origin is not Origin.CLIENT or not (config.compacted or _limits_old_timestamps(config))
 
 
 def prepare(batch: memoryview, config: LogConfig, origin: Origin, now_ms: int) -> memoryview:
