@@ -180,17 +180,15 @@ class SocketWire:
         return ()
 
     def _send_file(self, part: FileSlice) -> int:
+        """How much the socket took: less than all of it means that it is full, so there is no use in asking again."""
         descriptor = cast(DescriptorFile, part.file).descriptor()
-        sent = 0
         try:
-            while sent < part.length:
-                count = os.sendfile(self._sock.fileno(), descriptor, part.position + sent, part.length - sent)
-                if count == 0:
-                    # The header has promised these bytes: a file cut under us can only cost this connection.
-                    raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
-                sent += count
+            sent = os.sendfile(self._sock.fileno(), descriptor, part.position, part.length)
         except (BlockingIOError, InterruptedError):
-            pass
+            return 0
+        if sent == 0:
+            # The header has promised these bytes: a file cut under us can only cost this connection.
+            raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
         return sent
 
     def _lose(self, why: Exception | None) -> None:
