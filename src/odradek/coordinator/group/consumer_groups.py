@@ -125,13 +125,22 @@ class ConsumerGroups:
             elif any(name in group.name_counts for name in came_or_went):
                 group.refresh = True
 
-    def refused(self, decision: CoordinatorDecision) -> None:
-        """What a group had seen of the cluster is not in the log: it has to look again."""
-        for record in decision.records:
-            if type(record.key) in self.replays:
-                group = self.groups.get(record.key.group_id)  # type: ignore[attr-defined]
-                if isinstance(group, ConsumerGroup):
-                    group.refresh, group.touched_topics = True, None
+    def refused(self, decision: CoordinatorDecision, now: Moment) -> None:
+        """What a group had seen of the cluster is not in the log: it has to look again.
+
+        And members that were to be gone are still there, so their sessions must end some other time.
+        """
+        for group_id in dict.fromkeys(
+            record.key.group_id  # type: ignore[attr-defined]
+            for record in decision.records
+            if type(record.key) in self.replays
+        ):
+            group = self.groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                group.refresh, group.touched_topics = True, None
+                for member in group.members.values():
+                    if self.timers.deadline_ms((SESSION, group_id, member.member_id)) is None:
+                        self.extend_session(group_id, member, now)
 
     def looked_at(self, group: ConsumerGroup) -> None:
         """The group has seen all that the cluster agreed on so far."""

@@ -6,7 +6,7 @@ keep their ticket with the member; it is answered by a later decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
@@ -44,6 +44,9 @@ from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 
+RETRY_MS = 500
+"""How long a timer waits whose work the log refused."""
+
 
 class GroupShard:
     """The coordinator's state behind one partition."""
@@ -58,6 +61,8 @@ class GroupShard:
         self.classic_members = ClassicMembers(self.consumers, self.rebalances)
         self.commits = Commits(self.groups, self.offsets, self.rebalances)
         self._loading = True
+        self._expired: tuple[CoordinatorDecision, Hashable] | None = None
+        """What the last timer led to, and which one it was."""
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
             GroupMetadataKey: self._replay_group,
             OffsetCommitKey: self._replay_offset,
@@ -119,14 +124,19 @@ class GroupShard:
             kind, *rest = key
             self._timeouts[kind](*rest, out, now)
             if out.records:
-                break
+                decision = self._decision(out)
+                self._expired = decision, key
+                return decision
         return self._decision(out)
 
     def refused(
         self, decision: CoordinatorDecision, code: ErrorCode, asker: Ticket | None, now: Moment
     ) -> CoordinatorDecision:
         out = Outcome()
-        self.consumers.refused(decision)
+        if self._expired is not None and self._expired[0] is decision:
+            # What a timer brought about has not happened, and nobody but the timer asks for it again.
+            self.timers.set(self._expired[1], now.monotonic_ms + RETRY_MS)
+        self.consumers.refused(decision, now)
         for record in decision.records:
             if not isinstance(record.key, GroupMetadataKey):
                 continue
