@@ -36,7 +36,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="show segments of a directory, or batches, records or index entries of a file",
         description="Show what is in a data directory (its partitions), in a partition's directory (its segments) or "
         "in a file: the batches of a .log, the entries of an .index, .timeindex or .txnindex.",
-        allow_abbrev=False,
     )
     dumping.add_argument("path", metavar="FILE|DIR")
     dumping.add_argument("--records", action="store_true", help="of a .log, also the records in each batch")
@@ -47,7 +46,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="check batches, checksums, offsets and indexes",
         description="Check a partition's directory or a data directory: every batch and its checksum, the order of "
         "offsets, and that indexes point to where they should. The exit code is 1 if something is wrong.",
-        allow_abbrev=False,
     )
     verifying.add_argument("path", metavar="DIR")
     verifying.set_defaults(run=f"{_HERE}:verify_directory")

@@ -5,6 +5,7 @@ As good as nothing is imported before `main` runs: from there on Ctrl-C is caugh
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 import time
@@ -72,19 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and what the one that is named takes: the others cost nothing."""
-    import argparse
+    from odradek.apps.cli.parser import Parser
 
-    parser = argparse.ArgumentParser(
-        prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.", allow_abbrev=False
-    )
+    parser = Parser(prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.")
     parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = next((word for word in words if not word.startswith("-")), None)
     for name, (help_line, declaration) in COMMANDS.items():
         if help_line:
-            command = commands.add_parser(name, help=help_line, allow_abbrev=False)
+            command = commands.add_parser(name, help=help_line)
         else:
-            command = commands.add_parser(name, allow_abbrev=False)
+            command = commands.add_parser(name)
         if name == named:
             module, function = declaration.split(":")
             getattr(import_module(module), function)(command)
@@ -93,7 +92,11 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """The options; arguments of which there may be several may also stand behind options, which argparse refuses."""
-    parser = parser_for(words)
+    gc.disable()  # Modules and parsers are here to stay, and looking for garbage in them takes a tenth of the time.
+    try:
+        parser = parser_for(words)
+    finally:
+        gc.enable()
     options, rest = parser.parse_known_args(words)
     if rest:
         more = getattr(options, "more", None)

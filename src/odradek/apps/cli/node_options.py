@@ -29,16 +29,16 @@ def declare_start(start: argparse.ArgumentParser) -> None:
 def declare_storage(storage: argparse.ArgumentParser) -> None:
     storage.description = "What kafka-storage does: data directories before a node uses them."
     actions = storage.add_subparsers(title="actions", metavar="ACTION", required=True)
-    info = actions.add_parser("info", help="say what the data directories hold", allow_abbrev=False)
+    info = actions.add_parser("info", help="say what the data directories hold")
     info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties to use")
     info.set_defaults(run="odradek.apps.cli.storage:info")
     _add_format(actions)
-    uuid = actions.add_parser("random-uuid", help="print a random UUID, good as a cluster id", allow_abbrev=False)
+    uuid = actions.add_parser("random-uuid", help="print a random UUID, good as a cluster id")
     uuid.set_defaults(run="odradek.apps.cli.storage:random_uuid")
 
 
 def _add_format(actions: Actions) -> None:
-    form = actions.add_parser("format", help="prepare data directories for their first start", allow_abbrev=False)
+    form = actions.add_parser("format", help="prepare data directories for their first start")
     form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties to use")
     form.add_argument("--cluster-id", "-t", required=True, metavar="UUID", help="the cluster's id (see random-uuid)")
     form.add_argument(

@@ -25,7 +25,7 @@ def add_remote_action(
     actions: Actions, name: str, help_line: str, work: Callable[..., Awaitable[int]], description: str = ""
 ) -> argparse.ArgumentParser:
     """An action that asks brokers; `work` gets an Admin and the options."""
-    action = actions.add_parser(name, help=help_line, description=description or help_line, allow_abbrev=False)
+    action = actions.add_parser(name, help=help_line, description=description or help_line)
     add_connection_options(action)
     add_format_option(action)
     action.set_defaults(run=WITH_ADMIN, work=work)

@@ -33,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(actions: Actions, name: str, help_line: str) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=help_line, description=help_line, allow_abbrev=False)
+    action = actions.add_parser(name, help=help_line, description=help_line)
     add_format_option(action)
     action.set_defaults(run=f"{_HERE}:{name}_profile")
     return action
