@@ -288,6 +288,7 @@ def test_a_storm_of_heartbeats(server: Server, member: Membership) -> None:
     assert IS_KAFKA or during - before < 10, f"{before:.1f} MiB became {during:.1f} MiB"
 
 
+@pytest.mark.skipif(IS_KAFKA, reason="Apache Kafka 4.3.1 left the second JoinGroup unanswered for 30 seconds")
 def test_a_megabyte_of_metadata(server: Server, connection: wire.Connection, group: str) -> None:
     """The leader is shown it; the log cannot take it, so there is no generation with it, and the group goes on."""
     metadata = b"m" * MEGABYTE
@@ -315,6 +316,7 @@ def test_megabytes_of_metadata_of_those_who_never_join_are_not_kept(
     assert during - before < 20, f"{before:.1f} MiB became {during:.1f} MiB"
 
 
+@pytest.mark.skipif(IS_KAFKA, reason="Apache Kafka 4.3.1 took more than a minute for the first generation")
 def test_ten_thousand_members(tmp_path: Path) -> None:
     """They share a generation, which goes into the log as one record, and all of them can leave."""
     wanted = CROWD + 500
@@ -343,8 +345,8 @@ def test_ten_thousand_members(tmp_path: Path) -> None:
             assert leave(bystander, "crowd", members[begin : begin + 1_000]) == [ErrorCode.NONE] * 1_001
         assert beat(bystander, "crowd", **last) is ErrorCode.UNKNOWN_MEMBER_ID
         used_s = cpu_seconds(server.pid) - used
-    assert IS_KAFKA or used_s < 20, f"{CROWD} members took {used_s:.1f} s of CPU"
-    assert IS_KAFKA or during - before < 150, f"{before:.1f} MiB became {during:.1f} MiB"
+    assert used_s < 20, f"{CROWD} members took {used_s:.1f} s of CPU"
+    assert during - before < 150, f"{before:.1f} MiB became {during:.1f} MiB"
 
 
 def join_as_a_crowd(crowd: list[wire.Connection], bystander: wire.Connection) -> tuple[list[str], JoinGroupResponse]:

@@ -99,7 +99,7 @@ class ConsumerGroupMember(Member):
         if says_all:
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = list(self.plan.topics)
-            request.server_assignor = self.plan.assignor
+            request.server_assignor = self.plan.server_assignor
         if says_all or owned != self._reported:
             request.topic_partitions = self._by_topic(owned)
         sent_ms = self.cluster.clock.monotonic_ms()

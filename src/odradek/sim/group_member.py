@@ -14,7 +14,7 @@ from odradek.ports import Clock, Entropy, Network
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.sim.cluster import BROKER, PORT, Cluster
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.history import CommitAcknowledged, CommitSent, Departed, Owns, Partition
+from odradek.sim.history import NO_GENERATION, CommitAcknowledged, CommitSent, Departed, Owns, Partition
 from odradek.sim.loop import Life
 from odradek.values import value
 
@@ -29,8 +29,9 @@ class GroupPlan:
 
     name: str
     protocol: str
-    """`classic` or `consumer`."""
-    assignor: str
+    """`classic`, `consumer`, or `mixed`: it passes from one to the other as its members come and go."""
+    client_assignor: str
+    server_assignor: str
     topics: tuple[str, ...]
 
 
@@ -85,7 +86,9 @@ class Member(ABC):
             self.cluster.trace.note(self.name, f"owns {text} in generation {generation_id}")
         self.owned, self.generation_id = owned, generation_id
         now_ms = self.cluster.clock.monotonic_ms()
-        self.cluster.history.add(Owns(self.plan.name, self.owner, self.name, generation_id, owned, now_ms, lease_ms))
+        # A group that is empty when it changes its protocol begins to count anew.
+        told_id = NO_GENERATION if self.plan.protocol == "mixed" else generation_id
+        self.cluster.history.add(Owns(self.plan.name, self.owner, self.name, told_id, owned, now_ms, lease_ms))
 
     def note_commit(self, offsets: Mapping[Partition, int]) -> str:
         """The commit's name; to be called right before it is sent."""
@@ -156,7 +159,7 @@ class ClassicMember(Member):
             "group.id": self.plan.name,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": self.plan.assignor,
+            "partition.assignment.strategy": self.plan.client_assignor,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
             "max.poll.interval.ms": REBALANCE_TIMEOUT_MS,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from odradek.client import Client
 from odradek.client.admin import Admin
+from odradek.client.admin.groups import GroupDescription
 from odradek.client.errors import ClientError
 from odradek.protocol.errors import KafkaError
 from odradek.sim.cluster import BROKER, PORT, Cluster
@@ -38,6 +39,8 @@ from odradek.sim.history import (
 STATES = (
     "classic group",
     "consumer group",
+    "mixed group",
+    "group changed its protocol",
     "rebalance by join",
     "rebalance by leave",
     "rebalance by session expiry",
@@ -107,11 +110,12 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
 
 def _plan(cluster: Cluster, number: int) -> GroupPlan:
     draw = cluster.draw(f"group {number}")
-    protocol = draw.choice(("classic", "consumer"))
+    protocol = draw.choice(("classic", "consumer", "mixed"))
     cluster.trace.mark(f"{protocol} group")
-    assignor = draw.choice(CLASSIC_ASSIGNORS if protocol == "classic" else CONSUMER_ASSIGNORS)
     topics = draw.choice((("orders",), ("clicks", "orders")))
-    return GroupPlan(f"group-{number}", protocol, assignor, topics)
+    return GroupPlan(
+        f"group-{number}", protocol, draw.choice(CLASSIC_ASSIGNORS), draw.choice(CONSUMER_ASSIGNORS), topics
+    )
 
 
 async def _fill(client: Client) -> None:
@@ -135,6 +139,7 @@ class Crowd:
         self._draw = cluster.draw(f"crowd {plan.name}")
         self._members: list[Member] = []
         self._all: list[Member] = []
+        self._type: str | None = None
         self._kinds: tuple[tuple[int, Callable[[], None]], ...] = (
             (3, self._leave),
             (3, self._crash),
@@ -188,15 +193,25 @@ class Crowd:
 
     async def _state(self, admin: Admin) -> str:
         """As the coordinator has it, which must know exactly those members that are there."""
+        described = await self.describe(admin)
+        if isinstance(described, str):
+            return described
+        if len(described.members) != len(self._members):
+            return f"{described.state} with {len(described.members)} members for {len(self._members)}"
+        return described.state
+
+    async def describe(self, admin: Admin) -> GroupDescription | str:
+        """The group as its coordinator sees it, or why that cannot be told."""
         try:
             described = (await admin.describe_groups([self.plan.name]))[self.plan.name]
         except ClientError as failure:
             return type(failure).__name__
         if isinstance(described, KafkaError):
             return described.code.name
-        if len(described.members) != len(self._members):
-            return f"{described.state} with {len(described.members)} members for {len(self._members)}"
-        return described.state
+        if self._type not in (None, described.type):
+            self._cluster.trace.mark("group changed its protocol")
+        self._type = described.type
+        return described
 
     # What happens to members.
 
@@ -204,9 +219,12 @@ class Crowd:
         if len(self._members) >= MOST_MEMBERS:
             return
         number = len(self._all)
-        if instance_id is None and self._draw.random() < 0.4:
+        protocol = self.plan.protocol
+        if protocol == "mixed":
+            protocol = self._draw.choice(("classic", "consumer"))
+        elif instance_id is None and self._draw.random() < 0.4:
             instance_id = f"{self.plan.name}-instance-{number}"
-        kind = ClassicMember if self.plan.protocol == "classic" else ConsumerGroupMember
+        kind = ClassicMember if protocol == "classic" else ConsumerGroupMember
         member = kind(self._cluster, self.plan, f"{self.plan.name}-m{number}", instance_id)
         self._members.append(member)
         self._all.append(member)
@@ -254,7 +272,9 @@ async def _observe(cluster: Cluster, admin: Admin, crowds: list[Crowd]) -> None:
     draw = cluster.draw("observer")
     while True:
         await asyncio.sleep(draw.random())
-        await _read_offsets(cluster, admin, draw.choice(crowds).plan.name, patient=False)
+        crowd = draw.choice(crowds)
+        await crowd.describe(admin)
+        await _read_offsets(cluster, admin, crowd.plan.name, patient=False)
 
 
 async def _read_offsets(cluster: Cluster, admin: Admin, group: str, *, patient: bool) -> None:

@@ -25,6 +25,10 @@ GROUPS = Partition("__consumer_offsets", 0)
 """Where groups and their offsets are kept; what holds of one partition of it holds of all."""
 
 
+NO_GENERATION = -1
+"""Of a group whose generations have no numbers of their own."""
+
+
 @value
 class Sent:
     """A producer sent a batch, perhaps not for the first time."""
@@ -102,8 +106,9 @@ class Restarted:
 class Owns:
     """A member of a group took exactly these partitions; none, where it gave up what it had.
 
-    The owner is the instance id of a static member, which is one owner whatever member ids it gets, and else the
-    member. Until `lease_ms` the member may believe that nobody else owns them; 0 where it does not know.
+    Generations are told apart by number, where it is not NO_GENERATION. The owner is the instance id of a static
+    member, which is one owner whatever member ids it gets, and else the member. Until `lease_ms` the member may believe
+    that nobody else owns them; 0 where it does not know.
     """
 
     group: str

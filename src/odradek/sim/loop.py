@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar, TypeVarTuple
@@ -38,6 +39,12 @@ class Life:
         self.context = contextvars.copy_context()
         self.context.run(_life.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        self._failed: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    def note_done(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.remove(task)
+        if not task.cancelled() and task._exception is not None:
+            self._failed.add(task)
 
     def check(self) -> None:
         """Called by every port: a dead node reaches nothing."""
@@ -60,6 +67,8 @@ class Life:
                 with contextlib.suppress(Crashed, RuntimeError, ValueError):
                     coroutine.close()
         self.tasks.clear()
+        for task in list(self._failed):
+            task.exception()  # Nobody is left who could have looked at it.
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -189,7 +198,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         life = _life.get(None) if context is None else context.get(_life)
         if life is not None:
             life.tasks.append(task)
-            task.add_done_callback(life.tasks.remove)
+            task.add_done_callback(life.note_done)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
