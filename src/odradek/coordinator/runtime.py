@@ -27,6 +27,7 @@ RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
 """The classes of key and value by the number that a key begins with."""
 
 _VERSION = struct.Struct(">h")
+_SIGN = 1 << 31
 
 MAX_KEYS_KEPT = 10_000
 """Keys whose partition need not be computed again; every heartbeat and every commit asks for one."""
@@ -34,12 +35,13 @@ MAX_KEYS_KEPT = 10_000
 
 @lru_cache(maxsize=MAX_KEYS_KEPT)
 def partition_for(key: str, partitions: int) -> int:
-    """Java's `String.hashCode` without its sign: every broker and client library counts alike."""
+    """By the absolute value of Java's `String.hashCode`, as every broker counts: a directory may change hands."""
     encoded = key.encode("utf-16-be")
     code = 0
     for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partitions
+    magnitude = code if code < _SIGN else (1 << 32) - code
+    return magnitude % partitions if magnitude != _SIGN else 0  # Java has no absolute value of its least number.
 
 
 def encode_batch(

@@ -24,8 +24,16 @@ from odradek.protocol.records.record import Record
 
 @pytest.mark.parametrize(
     ("key", "partition"),
-    # As a Java program said: (key.hashCode() & 0x7fffffff) % 50.
-    [("", 0), ("g", 3), ("console-consumer-12345", 6), ("Ünïcode", 14), ("😀", 49), ("polygenelubricants", 0)],
+    # As a Java program said: Utils.abs(key.hashCode()) % 50.
+    [
+        ("", 0),
+        ("g", 3),
+        ("static", 38),
+        ("console-consumer-12345", 6),
+        ("Ünïcode", 14),
+        ("😀", 49),
+        ("polygenelubricants", 0),
+    ],
 )
 def test_a_key_belongs_where_java_puts_it(key: str, partition: int) -> None:
     assert partition_for(key, 50) == partition
