@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from bench.apache_kafka import tool
+from bench.apache_kafka import ApacheKafka, tool
 from bench.servers import Server
 from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
@@ -229,3 +230,38 @@ def test_kafka_reads_what_the_coordinator_has_written() -> None:
             r'\[\{"topicId":"[^"]+","partitions":\[0,1\],"assignmentEpochs":\[2,2\]\}\]',
         ):
             assert re.search(said, dumped), f"{said}\n{dumped}"
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("to_kafka", [True, False], ids=["to Apache Kafka", "from Apache Kafka"])
+def test_a_group_is_handed_over_with_its_directory(tmp_path: Path, to_kafka: bool) -> None:
+    """Members, epochs, assignments and expressions are what they were; a newcomer begins the next epoch."""
+    kinds: list[Callable[..., Server]] = [new_server, ApacheKafka]
+    before, after = kinds if to_kafka else kinds[::-1]
+    # Nobody has to hurry: the session outlasts the change.
+    settings = QUICK_CONSUMER_GROUPS | {"group.consumer.session.timeout.ms": "45000"}
+    with running(before(tmp_path, properties=settings)) as server:
+        topic = new_topic(server)
+        static = Member("confluent-kafka", server.bootstrap, "static", topic, protocol="consumer", instance="me")
+        found = Member("confluent-kafka", server.bootstrap, "found", f"^{topic}", protocol="consumer")
+        try:
+            share(PARTITIONS, static)
+            share(PARTITIONS, found)
+        finally:
+            static.kill()
+            found.kill()
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    with running(after(tmp_path, properties=settings)) as server:
+
+        def members(group: str) -> str:
+            address = ("--bootstrap-server", server.bootstrap, "--group", group)
+            return tool(command, *address, "--describe", "--members", "--verbose")
+
+        everything = f"{topic}:0,1,2,3"
+        assert re.search(rf"static\s+\S+\s+me\s.*\s4\s+2\s+{everything}\s+2\s+{everything}", members("static"))
+        assert re.search(rf"found\s.*\s4\s+2\s+{everything}\s+2\s+{everything}", members("found"))
+        newcomer = Member("confluent-kafka", server.bootstrap, "static", topic, protocol="consumer")
+        try:
+            eventually(lambda: bool(re.search(rf"\s0\s+3\s+-\s+3\s+{topic}:2,3", members("static"))), True)
+        finally:
+            newcomer.kill()
