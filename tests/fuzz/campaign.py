@@ -27,6 +27,7 @@ from odradek.server.net.connection import Connection
 from odradek.server.net.listener import ListenerScope
 from odradek.server.node import Node
 from odradek.server.routes import QuickHandler
+from odradek.sim.loop import Crashed
 
 HEALTHY_TOPIC = "nobody-touches-the-healthy-one"
 PATIENCE_S = 0.6
@@ -86,6 +87,8 @@ class Lines(logging.Handler):
         self.failures: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], Crashed):
+            return  # The last words of a node that was ended on purpose, in the middle of a write.
         if record.levelno > logging.WARNING or record.exc_info:
             self.failures.append(self.format(record))
         elif record.name.startswith("odradek.server."):  # Storage tells of bad batches whenever a search meets one.

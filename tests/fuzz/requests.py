@@ -88,6 +88,7 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "config_operation": (0, 1, 2, 3, 4),
     "generation_id": (-1, 0, 1, 2),
     "generation_id_or_member_epoch": (-1, 0, 1, 2),
+    "member_epoch": (0, 0, 0, 1, 2, 3, -1, -2),
     "session_timeout_ms": (6_000, 10_000, 45_000),
     "rebalance_timeout_ms": (0, 1, 100, 10_000),
     "key_type": (0, 0, 1, 2),
@@ -103,6 +104,8 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "member_id": ("", "", "a-member"),
     "key": ("one-group", "producer_byte_rate", "consumer_byte_rate"),
     "coordinator_keys": ("one-group", "two-groups"),
+    "subscribed_topic_regex": ("", "plain|gzip", ".*", "[", "x" * 5000, "(a{1000}){1000}"),
+    "server_assignor": ("uniform", "range", "no-such-assignor"),
     "states_filter": ("Stable", "empty", "nonsense"),
     "types_filter": ("classic", "consumer", "nonsense"),
 }
@@ -149,7 +152,7 @@ class RequestMaker:
             return None
         if each.is_array:
             count = draw.choice((0, 1, 1, 1, 1, 2, 3))
-            if each.name == "assignments" and draw.random() < 0.8:
+            if each.name in ("assignments", "topic_partitions") and draw.random() < 0.8:
                 count = 0
             return [self._one(each, version, names) for _ in range(count)]
         return self._one(each, version, names)
