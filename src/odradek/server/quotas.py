@@ -31,6 +31,8 @@ MAX_RATES = 1_000
 """Beyond so many, those that have not been heard of for a while are forgotten: client ids cost nothing to make up."""
 
 _MS_PER_PERCENT = 10.0
+_LONGEST_MS = (1 << 31) - 1
+"""What an answer can tell; a quota may be as small as a number can be."""
 """One percent of a second, which is what request_percentage counts in."""
 
 
@@ -63,7 +65,7 @@ class Rate:
         rate = sum(amount for _, amount in self._amounts) / (measured_ms / 1000)
         if rate <= per_second:
             return 0
-        return round((rate - per_second) / per_second * measured_ms)
+        return round(min((rate - per_second) / per_second * measured_ms, _LONGEST_MS))
 
     def is_idle(self, now_ms: int) -> bool:
         self._forget(now_ms)
@@ -99,7 +101,7 @@ class TokenBucket:
         if strict and tokens < 0:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._tokens = tokens - amount
-        return max(round(-self._tokens / per_second * 1000), 0)
+        return round(max(min(-self._tokens / per_second * 1000, _LONGEST_MS), 0))
 
 
 class Quotas:

@@ -43,6 +43,15 @@ def test_a_burst_within_the_windows_is_free_and_what_is_above_is_waited_for() ->
     assert rate.throttle_ms(1000, 11_000) == 0
 
 
+@pytest.mark.parametrize("limit", [1e-20, 5e-324])
+def test_a_wait_fits_into_an_answer(limit: float) -> None:
+    rate = Rate(windows=11, window_ms=1_000)
+    rate.record(1e6, 0)
+    assert rate.throttle_ms(limit, 0) == (1 << 31) - 1
+    bucket = TokenBucket(0)
+    assert bucket.take(5, per_second=limit, burst_s=11, now_ms=0, strict=True) == (1 << 31) - 1
+
+
 def test_what_is_older_than_all_windows_is_forgotten() -> None:
     rate = Rate(windows=3, window_ms=1000)
     rate.record(1_000_000, 0)
