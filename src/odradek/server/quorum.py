@@ -16,13 +16,7 @@ from odradek.metadata.bootstrap import METADATA_DIRECTORY
 from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
 from odradek.metadata.image import Changes, Image, Provenance, UnknownRecord
 from odradek.metadata.loader import Loader
-from odradek.metadata.raft.control_records import (
-    KRaftVersionRecord,
-    VotersRecord,
-    control_record,
-    read_control_record,
-    recorded_voters,
-)
+from odradek.metadata.raft.control_records import control_record, read_control_record, recorded_voters
 from odradek.metadata.raft.core import LoggedQuorum, Ready, elect_itself
 from odradek.metadata.raft.quorum_state import (
     QUORUM_STATE_FILE,
@@ -39,6 +33,7 @@ from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from odradek.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
 from odradek.server.snapshot_files import SnapshotFiles
@@ -231,7 +226,7 @@ class Quorum:
     def _note_control_record(self, message: Message | None) -> None:
         match message:
             case KRaftVersionRecord():
-                self._logged = LoggedQuorum(message.k_raft_version, self._logged.voters)
+                self._logged = LoggedQuorum(message.kraft_version, self._logged.voters)
             case VotersRecord():
                 self._logged = LoggedQuorum(self._logged.kraft_version, recorded_voters(message))
             case _:

@@ -4,63 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.ids import ZERO_UUID, NodeId
+from odradek.ids import NodeId
 from odradek.metadata.raft.voters import Voter
-from odradek.protocol.codec import Message, Struct, decode, encode, field
-from odradek.protocol.primitives import int16, int32, int64, string, uint16, uuid
+from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.messages.control_records import (
+    Endpoint,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from odradek.protocol.messages.control_records import Voter as RecordedVoter
 from odradek.protocol.records.control import ControlType, control_key, control_type
 from odradek.protocol.records.record import Record
 
 KRAFT_VERSION_RANGE = (0, 1)
-
-
-class LeaderVoter(Struct):
-    voter_id: int32
-    voter_directory_id: uuid = field(versions="1+", default=ZERO_UUID)
-
-
-class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    version: int16
-    leader_id: int32
-    voters: list[LeaderVoter]
-    granting_voters: list[LeaderVoter]
-
-
-class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    version: int16
-    last_contained_log_timestamp: int64
-
-
-class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    version: int16
-
-
-class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    version: int16
-    k_raft_version: int16
-
-
-class VoterEndpoint(Struct):
-    name: string
-    host: string
-    port: uint16
-
-
-class KRaftVersionFeature(Struct):
-    min_supported_version: int16
-    max_supported_version: int16
-
-
-class RecordedVoter(Struct):
-    voter_id: int32
-    voter_directory_id: uuid
-    endpoints: list[VoterEndpoint]
-    k_raft_version_feature: KRaftVersionFeature
-
-
-class VotersRecord(Message, versions="0", flexible="0+"):
-    version: int16
-    voters: list[RecordedVoter]
 
 
 _CLASSES: dict[int, type[Message]] = {
@@ -92,8 +53,8 @@ def leader_change(leader: NodeId, voters: Sequence[NodeId]) -> LeaderChangeMessa
     return LeaderChangeMessage(
         version=0,
         leader_id=leader,
-        voters=[LeaderVoter(voter_id=voter) for voter in voters],
-        granting_voters=[LeaderVoter(voter_id=voter) for voter in voters],
+        voters=[LeaderChangeVoter(voter_id=voter) for voter in voters],
+        granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in voters],
     )
 
 
@@ -106,8 +67,8 @@ def voters_record(voters: Sequence[Voter], listener_name: str) -> VotersRecord:
             RecordedVoter(
                 voter_id=voter.node_id,
                 voter_directory_id=voter.directory_id,
-                endpoints=[VoterEndpoint(name=listener_name, host=voter.host, port=voter.port)],
-                k_raft_version_feature=KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
+                endpoints=[Endpoint(name=listener_name, host=voter.host, port=voter.port)],
+                kraft_version_feature=KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
             )
             for voter in voters
         ],

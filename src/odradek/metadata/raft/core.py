@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from odradek.ids import LeaderEpoch
-from odradek.metadata.raft.control_records import (
-    KRaftVersionRecord,
-    leader_change,
-    voters_record,
-)
+from odradek.metadata.raft.control_records import leader_change, voters_record
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import BadVoters, Voter
 from odradek.protocol.codec import Message
+from odradek.protocol.messages.control_records import KRaftVersionRecord
 from odradek.values import value
 
 
@@ -48,7 +45,7 @@ def elect_itself(
     records: list[Message] = [leader_change(me.node_id, [me.node_id])]
     if logged.kraft_version > 0:
         if log_is_empty:
-            records.append(KRaftVersionRecord(version=0, k_raft_version=logged.kraft_version))
+            records.append(KRaftVersionRecord(version=0, kraft_version=logged.kraft_version))
         if log_is_empty or logged.voters != (me,):
             records.append(voters_record((me,), listener_name))
     return Ready(QuorumState(leader_id=me.node_id, leader_epoch=epoch), tuple(records))

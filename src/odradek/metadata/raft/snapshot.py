@@ -10,10 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.ids import LeaderEpoch, Offset
 from odradek.metadata.raft.control_records import (
-    KRaftVersionRecord,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
     control_record,
     read_control_record,
     recorded_voters,
@@ -23,6 +19,12 @@ from odradek.metadata.raft.voters import Voter
 from odradek.metadata.serde import decode_record, encode_record
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError, MalformedFrame
+from odradek.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
 from odradek.protocol.records.batch import (
     build_batch,
     crc_matches,
@@ -103,7 +105,7 @@ def build_snapshot(
     """The whole file. It may be large, so a worker calls this, not the loop."""
     header: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)]
     if quorum is not None:
-        header.append(KRaftVersionRecord(version=0, k_raft_version=quorum.kraft_version))
+        header.append(KRaftVersionRecord(version=0, kraft_version=quorum.kraft_version))
         header.append(voters_record(quorum.voters, quorum.listener_name))
     content = bytearray()
     offset = 0
@@ -131,7 +133,7 @@ def read_snapshot(content: bytes) -> Snapshot:
                 match read_control_record(record):
                     case SnapshotHeaderRecord(last_contained_log_timestamp=at):
                         timestamp_ms = at
-                    case KRaftVersionRecord(k_raft_version=level):
+                    case KRaftVersionRecord(kraft_version=level):
                         kraft_version = level
                     case VotersRecord() as recorded:
                         voters = recorded_voters(recorded)

@@ -8,10 +8,11 @@ import pytest
 from tests.unit.metadata.building import uuid
 
 from odradek.ids import LeaderEpoch, NodeId
-from odradek.metadata.raft.control_records import KRaftVersionRecord, VotersRecord, recorded_voters
+from odradek.metadata.raft.control_records import recorded_voters
 from odradek.metadata.raft.core import LoggedQuorum, Ready, elect_itself
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import BadVoters, Voter, parse_initial_controllers
+from odradek.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
 
 ME = Voter(NodeId(1), "localhost", 9093, uuid(200))
 STATIC = LoggedQuorum(kraft_version=0, voters=())
@@ -49,7 +50,7 @@ def test_the_first_leader_of_a_dynamic_quorum_records_its_voters() -> None:
     assert kinds(ready) == ["LeaderChangeMessage", "KRaftVersionRecord", "VotersRecord"]
     _, version, voters = ready.control_records
     assert isinstance(version, KRaftVersionRecord)
-    assert version.k_raft_version == 1
+    assert version.kraft_version == 1
     assert isinstance(voters, VotersRecord)
     assert recorded_voters(voters) == (ME,)
 
