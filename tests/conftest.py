@@ -1,8 +1,13 @@
-"""What all tests share: the switch that writes transcripts anew."""
+"""What all tests share: the switch that writes transcripts anew, and a keyboard that can interrupt."""
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# A shell that starts the tests in the background lets them ignore SIGINT, and so would every command they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
