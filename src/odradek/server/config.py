@@ -47,6 +47,20 @@ class NodeConfig(NodeSettings):
     warnings: tuple[str, ...]
     """Sentences for the log: what was passed over."""
 
+    controller_bootstrap: tuple[tuple[str, int], ...]
+    """Hosts and ports at which the quorum is looked for: the voters, or the bootstrap servers of a dynamic quorum."""
+
+    is_alone: bool
+    """Whether nobody else is named: such a node may begin a cluster by itself."""
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         return tuple(one for one in self.listeners if one.name not in self.controller_listener_names)
@@ -75,7 +89,7 @@ def load(
     _settle_directories(config)
     _settle_listeners(config, host_name)
     _settle_http(config)
-    _settle_quorum(config)
+    _settle_quorum(config, host_name)
     _settle_authorizer(config)
     check_logs(values)
     config.log_defaults = broker_log_defaults(values)
@@ -156,19 +170,7 @@ def _settle_listeners(config: NodeConfig, host_name: str) -> None:
     listeners = _endpoints("listeners", config.values["listeners"], protocols)
     fields["listeners"] = listeners
     _check_distinct(listeners)
-    roles = sorted(config.process_roles)
-    if roles != ["broker", "controller"]:
-        raise ConfigError(
-            f"process.roles={','.join(config.process_roles)} cannot be honoured yet: a node has both roles, "
-            "broker,controller, until there are clusters of several nodes.",
-            "process.roles",
-        )
-    if not config.controller_listeners:
-        raise ConfigError(
-            "controller.listener.names must contain at least one value appearing in the 'listeners' configuration "
-            "when running the KRaft controller role",
-            "controller.listener.names",
-        )
+    _check_roles(config)
     advertised = listeners
     if config.values["advertised.listeners"] is not None:
         advertised = _endpoints("advertised.listeners", config.values["advertised.listeners"], protocols)
@@ -180,8 +182,52 @@ def _settle_listeners(config: NodeConfig, host_name: str) -> None:
         Listener(one.name, one.host or host_name, one.port, one.security_protocol)
         for one in config.controller_listeners
     )
-    _check_advertised(config, for_brokers)
-    _settle_inter_broker_listener(config)
+    if config.is_broker:
+        _check_advertised(config, for_brokers)
+        _settle_inter_broker_listener(config)
+
+
+def _check_roles(config: NodeConfig) -> None:
+    """Which listeners a node must have, and may not have, follows from what it is."""
+    key = "controller.listener.names"
+    own = [one.name for one in config.listeners]
+    missing = [name for name in config.controller_listener_names if name not in own]
+    if config.is_controller:
+        if not config.controller_listeners:
+            raise ConfigError(
+                f"{key} must contain at least one value appearing in the 'listeners' configuration "
+                "when running the KRaft controller role",
+                key,
+            )
+        if missing:
+            raise ConfigError(
+                f"{key} must only contain values appearing in the 'listeners' configuration "
+                "when running the KRaft controller role",
+                key,
+            )
+    elif config.controller_listeners:
+        raise ConfigError(
+            f"{key} must not contain a value appearing in the 'listeners' configuration "
+            "when running KRaft with just the broker role",
+            key,
+        )
+    for name in missing:
+        protocol = config.listener_security_protocol_map.get(name)
+        if protocol is None:
+            raise ConfigError(
+                f"Controller listener with name {name} defined in {key} not found in listener.security.protocol.map "
+                "(an explicit security mapping for each controller listener is required if "
+                "listener.security.protocol.map is non-empty, or if there are security protocols other than PLAINTEXT "
+                "in use)",
+                key,
+            )
+        _refuse_unless_plain(name, protocol, key)
+    if not config.is_broker and config.broker_listeners:
+        raise ConfigError(
+            f"The listeners config must only contain KRaft controller listeners from {key} "
+            "when process.roles=controller",
+            "listeners",
+        )
 
 
 def _protocol_map(config: NodeConfig) -> dict[str, str]:
@@ -215,14 +261,18 @@ def _endpoints(key: str, texts: ConfigValue, protocols: Mapping[str, str]) -> tu
         protocol = protocols.get(name)
         if protocol is None:
             raise ConfigError(f"{complaint}No security protocol defined for listener {name}", key)
-        if protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"Listener {name} asks for {protocol}, which this node does not offer yet; "
-                "it does not start rather than serve open what was meant to be closed.",
-                key,
-            )
+        _refuse_unless_plain(name, protocol, key)
         found.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol))
     return tuple(found)
+
+
+def _refuse_unless_plain(name: str, protocol: str, key: str) -> None:
+    if protocol != "PLAINTEXT":
+        raise ConfigError(
+            f"Listener {name} asks for {protocol}, which this node does not offer yet; "
+            "it does not start rather than serve open what was meant to be closed.",
+            key,
+        )
 
 
 def _settle_http(config: NodeConfig) -> None:
@@ -293,28 +343,55 @@ def _settle_inter_broker_listener(config: NodeConfig) -> None:
 # --- the quorum -------------------------------------------------------------------------------------------------------
 
 
-def _settle_quorum(config: NodeConfig) -> None:
-    """Read who the controllers are; anyone but this node would need a cluster of several nodes."""
+def _settle_quorum(config: NodeConfig, host_name: str) -> None:
+    """Who the controllers are, or where they can be asked for."""
     voters = tuple(_voter(text) for text in config.controller_quorum_voters)  # type: ignore[arg-type]
     config.__dict__["controller_quorum_voters"] = voters
-    if len(voters) > 1 or len(config.controller_quorum_bootstrap_servers) > 1:
-        key = "controller.quorum.voters" if voters else "controller.quorum.bootstrap.servers"
-        raise ConfigError(f"{key} names several controllers, and clusters of several nodes are not there yet.", key)
-    if voters and voters[0].node_id != config.node_id:
+    key = "controller.quorum.bootstrap.servers"
+    servers = tuple(
+        _host_and_port(text, key, '"{host}:{port}"', text) for text in config.controller_quorum_bootstrap_servers
+    )
+    config.controller_bootstrap = tuple((voter.host, voter.port) for voter in voters) or servers
+    if voters:
+        _check_voters(config, voters)
+    elif not servers and sorted(config.process_roles) != ["broker", "controller"]:
+        raise ConfigError(
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers.",
+            "process.roles",
+        )
+    config.is_alone = config.is_controller and (
+        len(voters) == 1 or (not voters and all(_is_own(config, server, host_name) for server in servers))
+    )
+
+
+def _check_voters(config: NodeConfig, voters: tuple[Voter, ...]) -> None:
+    key = "controller.quorum.voters"
+    ids = [voter.node_id for voter in voters]
+    shown = ", ".join(map(str, ids))
+    for node_id in ids:
+        if ids.count(node_id) > 1:
+            raise ConfigError(f"{key} names node {node_id} more than once.", key)
+    if config.is_controller and config.node_id not in ids:
         raise ConfigError(
             f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the "
-            f"set of voters controller.quorum.voters={voters[0].node_id}",
-            "controller.quorum.voters",
+            f"set of voters {key}={shown}",
+            key,
         )
-    for text in config.controller_quorum_bootstrap_servers:
-        _host, port = _host_and_port(text, "controller.quorum.bootstrap.servers", '"{host}:{port}"', text)
-        own = [one.port for one in (*config.controller_listeners, *config.controller_advertised_listeners)]
-        if 0 not in own and port not in own:
-            raise ConfigError(
-                f"controller.quorum.bootstrap.servers={text} is not this node's own controller listener, "
-                "and clusters of several nodes are not there yet.",
-                "controller.quorum.bootstrap.servers",
-            )
+    if not config.is_controller and config.node_id in ids:
+        raise ConfigError(
+            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in "
+            f"the set of voters {key}={shown}",
+            key,
+        )
+
+
+def _is_own(config: NodeConfig, server: tuple[str, int], host_name: str) -> bool:
+    """Whether that is this node's own controller listener; any port may be, where the node chooses one itself."""
+    own = (*config.controller_listeners, *config.controller_advertised_listeners)
+    hosts = {*(one.host for one in own), host_name, "localhost", "127.0.0.1", "::1"}
+    ports = [one.port for one in own]
+    return server[0] in hosts and (server[1] in ports or 0 in ports)
 
 
 def _voter(text: str) -> Voter:

@@ -116,7 +116,7 @@ class NodeSettings:
     process_roles = Setting[tuple[str, ...]](
         LIST,
         REQUIRED,
-        "What the node is: `broker,controller`; a node with one role alone comes with multi-node clusters.",
+        "What the node is: `broker`, `controller`, or both.",
         Choices(("broker", "controller")),
         HIGH,
     )
@@ -145,10 +145,10 @@ class NodeSettings:
         LIST, REQUIRED, "The listeners that belong to the controller.", NotEmpty(), HIGH
     )
     controller_quorum_voters = Setting[tuple[Voter, ...]](
-        LIST, (), "The controllers as `id@host:port`; for now at most this node itself.", None, HIGH
+        LIST, (), "The controllers of a static quorum, all of them, as `id@host:port`.", None, HIGH
     )
     controller_quorum_bootstrap_servers = Setting[tuple[str, ...]](
-        LIST, (), "Where to find the controllers, as `host:port`; for now at most this node itself.", None, HIGH
+        LIST, (), "Where to find controllers of a dynamic quorum, as `host:port`.", None, HIGH
     )
 
     odradek_http_listener = Setting[Listener | None](
@@ -387,6 +387,105 @@ class NodeSettings:
         "The codec of batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         Range(0, 4),
         HIGH,
+    )
+
+    # The cluster
+    broker_heartbeat_interval_ms = Setting[int](
+        INT, 2_000, "How often the broker tells the controller that it is alive.", Range(1)
+    )
+    broker_session_timeout_ms = Setting[int](
+        INT, 9_000, "After how long without a heartbeat the controller takes a broker for gone.", Range(1)
+    )
+    initial_broker_registration_timeout_ms = Setting[int](
+        INT, 60_000, "How long a starting broker tries to register before it gives up."
+    )
+    controlled_shutdown_enable = Setting[bool](
+        BOOLEAN, True, "Whether a broker that stops hands its partitions over first."
+    )
+    controller_socket_timeout_ms = Setting[int](
+        INT, 30_000, "How long the broker waits for an answer of the controller.", Range(1)
+    )
+    request_timeout_ms = Setting[int](
+        INT,
+        30_000,
+        "How long a request that needs the controller may take before its client is told so.",
+        Range(1),
+        HIGH,
+    )
+    auto_leader_rebalance_enable = Setting[bool](
+        BOOLEAN, True, "Whether partitions go back to their first replica when it can lead again.", None, HIGH
+    )
+    leader_imbalance_check_interval_seconds = Setting[int](
+        LONG, 300, "How often partitions are looked at for that.", Range(1), HIGH
+    )
+    unclean_leader_election_enable = Setting[bool](
+        BOOLEAN,
+        False,
+        "Whether a replica that was not in sync may lead when no other can, which may lose records.",
+        None,
+        HIGH,
+        dynamic=True,
+    )
+    unclean_leader_election_interval_ms = Setting[int](
+        LONG, 300_000, "How often partitions are looked at for that.", Range(1), internal=True
+    )
+
+    # Replication
+    replica_lag_time_max_ms = Setting[int](
+        LONG, 30_000, "After how long behind its leader a replica is no longer in sync.", None, HIGH
+    )
+    replica_fetch_wait_max_ms = Setting[int](
+        INT, 500, "How long a leader may wait for records before it answers a follower.", None, HIGH
+    )
+    replica_fetch_min_bytes = Setting[int](INT, 1, "How many bytes a follower's fetch waits for.", None, HIGH)
+    replica_fetch_max_bytes = Setting[int](
+        INT, 1_048_576, "How many bytes of one partition a follower fetches at once.", Range(0)
+    )
+    replica_fetch_response_max_bytes = Setting[int](
+        INT, 10_485_760, "How many bytes a follower fetches at once in all.", Range(0)
+    )
+    replica_fetch_backoff_ms = Setting[int](
+        INT, 1_000, "How long a follower waits after a fetch that failed.", Range(0)
+    )
+    replica_socket_timeout_ms = Setting[int](
+        INT, 30_000, "How long a follower waits for its leader's answer.", None, HIGH
+    )
+
+    # The metadata quorum
+    controller_quorum_election_timeout_ms = Setting[int](
+        INT, 1_000, "How long a candidate waits for votes before it tries again.", Range(0), HIGH
+    )
+    controller_quorum_election_backoff_max_ms = Setting[int](
+        INT, 1_000, "The longest pause between two elections.", Range(0), HIGH
+    )
+    controller_quorum_fetch_timeout_ms = Setting[int](
+        INT,
+        2_000,
+        "After how long without its leader a voter asks for an election; and a leader without voters resigns.",
+        Range(0),
+        HIGH,
+    )
+    controller_quorum_request_timeout_ms = Setting[int](
+        INT, 2_000, "How long controllers wait for each other's answers.", Range(0)
+    )
+    controller_quorum_retry_backoff_ms = Setting[int](
+        INT, 20, "The pause before a controller asks another one again.", Range(0), LOW
+    )
+    controller_quorum_fetch_max_bytes = Setting[int](
+        INT, 1_048_576, "How many bytes of the metadata log are fetched at once.", Range(1), LOW
+    )
+    controller_quorum_fetch_snapshot_max_bytes = Setting[int](
+        INT, 1_048_576, "How many bytes of a snapshot are fetched at once.", Range(1), LOW
+    )
+    controller_quorum_auto_join_enable = Setting[bool](
+        BOOLEAN, False, "Whether a controller that is not a voter of a dynamic quorum makes itself one.", None, LOW
+    )
+    metadata_max_idle_interval_ms = Setting[int](
+        INT,
+        500,
+        "How often an idle controller of several nodes writes a record, to be heard; 0 is never.",
+        Range(0),
+        LOW,
     )
 
     # The metadata log

@@ -85,7 +85,6 @@ _REFUSED_UNLESS: dict[str, tuple[tuple[str, ...], str]] = {
     "create.topic.policy.class.name": ((), "a policy written in Java cannot be run"),
     "alter.config.policy.class.name": ((), "a policy written in Java cannot be run"),
     "client.quota.callback.class": ((), "a quota callback written in Java cannot be run"),
-    "controller.quorum.auto.join.enable": (("false",), "clusters of several nodes are not there yet"),
     "transaction.two.phase.commit.enable": (("false",), "transactions are not there yet"),
 }
 
@@ -149,24 +148,15 @@ NO_EFFECT = _known(
             transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
             transaction.state.log.replication.factor transaction.state.log.segment.bytes
             transaction.two.phase.commit.enable transactional.id.expiration.ms""",
-        "clusters of several nodes are not there yet": """
+        "the quota of replication is not there yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-            auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
-            controlled.shutdown.enable controller.performance.always.log.threshold.ms
-            controller.performance.sample.period.ms controller.quorum.append.linger.ms
-            controller.quorum.auto.join.enable controller.quorum.election.backoff.max.ms
-            controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-            controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-            controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.socket.timeout.ms
-            cordoned.log.dirs early.start.listeners initial.broker.registration.timeout.ms
-            leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms metadata.max.idle.interval.ms
-            num.replica.fetchers
-            replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-            replica.fetch.wait.max.ms replica.lag.time.max.ms replica.selector.class
-            replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
-            replication.quota.window.size.seconds request.timeout.ms server.max.startup.time.ms
-            socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-            unclean.leader.election.enable unclean.leader.election.interval.ms""",
+            replication.quota.window.num replication.quota.window.size.seconds""",
+        "a node does without it": """
+            controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+            controller.quorum.append.linger.ms cordoned.log.dirs early.start.listeners
+            log.dir.failure.timeout.ms num.replica.fetchers replica.selector.class
+            replica.socket.receive.buffer.bytes server.max.startup.time.ms
+            socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms""",
         "logs are not compacted yet": """
             log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
             log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second

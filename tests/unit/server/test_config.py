@@ -116,15 +116,84 @@ def test_broker_id_is_the_older_name_of_node_id() -> None:
         load_with(broker_id="2")
 
 
-def test_one_voter_must_be_this_node() -> None:
-    assert load_with(controller_quorum_voters="1@[::1]:9093").controller_quorum_voters == (Voter(1, "::1", 9093),)
+def test_voters_are_where_the_quorum_is_looked_for() -> None:
+    config = load_with(controller_quorum_voters="1@[::1]:9093,2@other:9094")
+    assert config.controller_quorum_voters == (Voter(1, "::1", 9093), Voter(2, "other", 9094))
+    assert config.controller_bootstrap == (("::1", 9093), ("other", 9094))
+    assert load_with(controller_quorum_bootstrap_servers="a:1,b:2").controller_bootstrap == (("a", 1), ("b", 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "alone"),
+    [
+        ({}, True),
+        ({"controller_quorum_voters": "1@localhost:9093"}, True),
+        ({"controller_quorum_voters": "1@localhost:9093,2@localhost:9094"}, False),
+        ({"controller_quorum_bootstrap_servers": "localhost:9093"}, True),
+        ({"controller_quorum_bootstrap_servers": "localhost:9094"}, False),
+        ({"controller_quorum_bootstrap_servers": "elsewhere:9093"}, False),
+        ({"controller_quorum_bootstrap_servers": "localhost:9093,localhost:9094"}, False),
+    ],
+)
+def test_a_node_is_alone_when_nobody_else_is_named(changes: dict[str, str | None], alone: bool) -> None:
+    assert load_with(**changes).is_alone is alone
+
+
+def test_a_node_may_have_one_role_only() -> None:
+    voters = "1@localhost:9093,2@localhost:9094"
+    controller = load_with(process_roles="controller", listeners="CONTROLLER://:9093", controller_quorum_voters=voters)
+    assert (controller.is_controller, controller.is_broker) == (True, False)
+    assert controller.advertised_listeners == ()
+    broker = load_with(
+        node_id="7", process_roles="broker", listeners="PLAINTEXT://:9092", controller_quorum_voters=voters
+    )
+    assert (broker.is_controller, broker.is_broker, broker.is_alone) == (False, True, False)
+    assert broker.controller_listeners == broker.controller_advertised_listeners == ()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"node_id": None}, 'Missing required configuration "node.id" which has no default value.'),
-        ({"process_roles": "broker"}, "process.roles=broker cannot be honoured yet"),
+        (
+            {"process_roles": "broker"},
+            "must not contain a value appearing in the 'listeners' configuration when running",
+        ),
+        (
+            {"process_roles": "controller"},
+            "must only contain KRaft controller listeners from controller.listener.names",
+        ),
+        (
+            {"process_roles": "controller", "listeners": "CONTROLLER://:9093"},
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain",
+        ),
+        (
+            {"process_roles": "broker", "listeners": "PLAINTEXT://:9092"},
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain",
+        ),
+        (
+            {"process_roles": "broker", "listeners": "PLAINTEXT://:9092", "controller_quorum_voters": "1@a:1,2@b:1"},
+            "just the 'broker' role, the node id 1 must not be included in the set of voters",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "listeners": "PLAINTEXT://:9092",
+                "controller_quorum_voters": "3@a:1",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT",
+            },
+            "Controller listener with name CONTROLLER defined in controller.listener.names not found in",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "listeners": "PLAINTEXT://:9092",
+                "controller_quorum_voters": "3@a:1",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+            },
+            "Listener CONTROLLER asks for SSL",
+        ),
+        ({"controller_listener_names": "CONTROLLER,OTHER"}, "must only contain values appearing in the 'listeners'"),
         ({"process_roles": "cook"}, "Invalid value cook for configuration process.roles: String must be one of"),
         ({"num_partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"log_dirs": ""}, "Configuration 'log.dirs' must not be empty."),
@@ -144,12 +213,10 @@ def test_one_voter_must_be_this_node() -> None:
         ({"listener_security_protocol_map": "PLAINTEXT"}, "'PLAINTEXT' is not NAME:PROTOCOL"),
         ({"listener_security_protocol_map": "PLAINTEXT:FOO"}, "Invalid security protocol `FOO` defined in"),
         ({"controller_quorum_voters": "2@localhost:9093"}, "the node id 1 must be included in the set of voters"),
-        ({"controller_quorum_voters": "1@a:1,2@b:1"}, "controller.quorum.voters names several controllers"),
+        ({"controller_quorum_voters": "1@a:1,2@b:1,1@c:1"}, "controller.quorum.voters names node 1 more than once"),
         ({"controller_quorum_voters": "x@a:1"}, "Failed to parse voter ID from entry x@a:1"),
         ({"controller_quorum_voters": "1@localhost"}, "Failed to parse host name from 1@localhost"),
-        ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, "names several controllers"),
         ({"controller_quorum_bootstrap_servers": "localhost"}, "Failed to parse host name from localhost"),
-        ({"controller_quorum_bootstrap_servers": "elsewhere:9999"}, "is not this node's own controller listener"),
     ],
 )
 def test_a_wrong_file_is_refused_with_a_sentence(changes: dict[str, str | None], message: str) -> None:
