@@ -124,7 +124,7 @@ class Node:
         identity = settle_identity(self.config, self.world, cluster_id=self.cluster_id)
         self.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
-        self._open_quorum(identity)
+        await self._open_quorum(identity)
         self._open_replicas()
         await self._open_ports()
         await self.controller.register(self._description(identity), self._bootstrap())
@@ -200,7 +200,7 @@ class Node:
                 )
             )
 
-    def _open_quorum(self, identity: Identity) -> None:
+    async def _open_quorum(self, identity: Identity) -> None:
         config = self.config
         own = config.controller_advertised_listeners[0]
         directory_id = identity.directory_ids[config.metadata_log_dir]
@@ -219,7 +219,7 @@ class Node:
             ),
         )
         clean = all(directory.was_clean for directory in self._directories)
-        self.quorum.start(clean=clean)
+        await self.quorum.start(clean=clean)
         self.controller = Controller(config, self.world, self.quorum)
         self.controller.on_failure = self.fail
         apply_broker_configs(config, self.image.configs)

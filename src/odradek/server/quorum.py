@@ -40,7 +40,7 @@ from odradek.server.snapshot_files import SnapshotFiles
 from odradek.storage.checkpoints import replace_file
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
-from odradek.values import value
+from odradek.values import replace, value
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,15 @@ class QuorumSettings:
     max_snapshot_interval_ms: int
     max_retention_bytes: int
     max_retention_ms: int
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 8 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
+    max_idle_interval_ms: int = 500
+    auto_join: bool = False
 
 
 class Quorum:
@@ -79,8 +88,21 @@ class Quorum:
         me: Voter,
         listener_name: str,
         settings: QuorumSettings,
+        cluster_id: str = "",
+        static_voters: tuple[Voter, ...] = (),
+        bootstrap_servers: tuple[tuple[str, int], ...] = (),
+        may_vote: bool = True,
     ) -> None:
-        """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id."""
+        """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id.
+
+        `static_voters` are those of `controller.quorum.voters`, which count while kraft.version is 0; without them this
+        node is the only one. `bootstrap_servers` are where to ask who leads. A node without the controller's role does
+        not vote and follows as an observer.
+        """
+        self._cluster_id = cluster_id
+        self._static_voters = static_voters or (me,)
+        self._bootstrap_servers = bootstrap_servers
+        self._may_vote = may_vote
         self._world = world
         self._metadata_log_dir = metadata_log_dir
         self._directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
@@ -98,6 +120,12 @@ class Quorum:
         self.epoch = LeaderEpoch(0)
         self.on_commit: Callable[[Image, Changes], Awaitable[None]] = _nothing_to_carry_out
         """Awaited before an append counts as done: who asked for a topic finds it served."""
+        self.on_leadership: Callable[[LeaderEpoch | None], None] = lambda epoch: None
+        """Told the epoch in which this node may decide, once it may, and None when it may not any more."""
+        self.on_leader: Callable[[], None] = lambda: None
+        """Told when the leader, its address or its epoch is another."""
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        """Told when this node's log and the quorum's cannot be brought together: the node must stop."""
 
     @property
     def image(self) -> Image:
@@ -108,6 +136,21 @@ class Quorum:
     def leader_id(self) -> NodeId:
         """The active controller."""
         return self._me.node_id
+
+    @property
+    def leader_address(self) -> tuple[str, int] | None:
+        """Where the active controller listens; None while nobody is known to lead."""
+        return self._me.host, self._me.port
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads, and has replayed everything that was committed before it did: it may decide now."""
+        return True
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """Whose votes count."""
+        return self._logged.voters if self.kraft_version else self._static_voters
 
     @property
     def directory_id(self) -> Uuid:
@@ -135,7 +178,14 @@ class Quorum:
 
     # Starting.
 
-    def start(self, *, clean: bool) -> None:
+    def advertise(self, host: str, port: int) -> None:
+        """Where this node's controller listener really is, once it is open: any free port may have been asked for."""
+        self._me = replace(self._me, host=host, port=port)
+
+    async def caught_up(self) -> None:
+        """Come back once all that the leader has committed by now is replayed here."""
+
+    async def start(self, *, clean: bool) -> None:
         """Load what is there and become the leader of a new epoch.
 
         `clean` says that the last shutdown was; else the log is checked and a torn tail cut. What is appended here is
@@ -261,11 +311,14 @@ class Quorum:
 
     # Appending.
 
-    async def append(self, batches: Sequence[Sequence[Message]]) -> None:
+    async def append(self, batches: Sequence[Sequence[Message]], *, epoch: LeaderEpoch | None = None) -> None:
         """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them.
 
-        KafkaError when the disk is full: then nothing has changed. Any other error of the disk is the end of this node.
+        NOT_CONTROLLER when this node does not lead (in `epoch`, if one is given). KafkaError when the disk is full: then
+        nothing has changed. Any other error of the disk is the end of this node.
         """
+        if epoch is not None and epoch != self.epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {epoch}.")
         now_ms = self._world.clock.now_ms()
         offset: int = self._log.log_end_offset
         built = []

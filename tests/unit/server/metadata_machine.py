@@ -83,7 +83,7 @@ class Machine:
         self.quorum = Quorum(
             self.world, metadata_log_dir="/data", me=me, listener_name="CONTROLLER", settings=self.settings
         )
-        self.quorum.start(clean=clean)
+        self.run(self.quorum.start(clean=clean))
         self.quorum.on_commit = self._note_commit
         self.controller = Controller(self.config, self.world, self.quorum)
         return self.quorum
