@@ -314,8 +314,8 @@ class Quorum:
     async def append(self, batches: Sequence[Sequence[Message]], *, epoch: LeaderEpoch | None = None) -> None:
         """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them.
 
-        NOT_CONTROLLER when this node does not lead (in `epoch`, if one is given). KafkaError when the disk is full: then
-        nothing has changed. Any other error of the disk is the end of this node.
+        NOT_CONTROLLER when this node does not lead (in `epoch`, if one is given). KafkaError when the disk is full:
+        then nothing has changed. Any other error of the disk is the end of this node.
         """
         if epoch is not None and epoch != self.epoch:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {epoch}.")
