@@ -26,7 +26,8 @@ Keep: TypeAlias = Literal["process", "power"]
 class Device:
     """The disk itself: outlives the nodes that use it."""
 
-    def __init__(self, draw: random.Random, trace: Trace, *, capacity: int = 1 << 40) -> None:
+    def __init__(self, draw: random.Random, trace: Trace, *, capacity: int = 1 << 40, name: str = "disk") -> None:
+        self.name = name
         self.draw = draw
         self.trace = trace
         self.root = Directory()
@@ -75,7 +76,7 @@ class Device:
         return self.lies_about is not None and path.startswith(self.lies_about)
 
     def note(self, what: str) -> None:
-        self.trace.note("disk", what)
+        self.trace.note(self.name, what)
 
     def grow(self, count: int) -> None:
         """Account for more (or less) data; ENOSPC where there is no room."""

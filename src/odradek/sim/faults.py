@@ -21,6 +21,7 @@ class Faults:
 
     def __init__(self, cluster: Cluster, count: int, *, power: bool) -> None:
         self._cluster = cluster
+        self._machine = cluster.machine
         self._count = count
         self._power = power
         self._draw = cluster.draw("faults")
@@ -43,7 +44,7 @@ class Faults:
             await fault()
 
     async def _kill(self) -> None:
-        await self._cluster.crash(self._keep())
+        await self._machine.crash(self._keep())
         await self._start_again()
 
     async def _strike_anywhere(self) -> None:
@@ -80,28 +81,28 @@ class Faults:
         await self._strike(strike)
 
     async def _strike(self, strike: Callable[[str, int], int | None]) -> None:
-        cluster = self._cluster
+        machine = self._machine
         struck = asyncio.Event()
 
         def on_change(path: str, length: int) -> int | None:
             after = strike(path, length)
             if after is not None:
-                cluster.device.on_change = None
+                machine.device.on_change = None
                 struck.set()
             return after
 
-        cluster.device.on_change = on_change
+        machine.device.on_change = on_change
         try:
             async with asyncio.timeout(STRIKE_PATIENCE_S):
                 await struck.wait()
         except TimeoutError:
-            cluster.device.on_change = None
+            machine.device.on_change = None
             return
-        await cluster.crash(self._keep())
+        await machine.crash(self._keep())
         await self._start_again()
 
     async def _restart(self) -> None:
-        await self._cluster.stop()
+        await self._machine.stop()
         await self._start_again()
 
     async def _cut_connections(self) -> None:
@@ -115,23 +116,23 @@ class Faults:
         self._cluster.trace.mark("network stalled")
 
     async def _set_clock(self) -> None:
-        self._cluster.clock.wall_offset_ms += self._draw.randrange(-1500, 1500)
+        self._machine.clock.wall_offset_ms += self._draw.randrange(-1500, 1500)
         self._cluster.trace.mark("clock set")
 
     async def _fill_disk(self) -> None:
         """Let the disk take a few more bytes and then none, for a while."""
-        cluster = self._cluster
-        unlimited = cluster.device.capacity
-        cluster.device.capacity = cluster.device.used + self._draw.randrange(10_000)
-        cluster.may_give_up = True
-        cluster.history.add(DiskFilled())
-        cluster.trace.note("disk", "is almost full")
+        machine = self._machine
+        unlimited = machine.device.capacity
+        machine.device.capacity = machine.device.used + self._draw.randrange(10_000)
+        machine.may_give_up = True
+        machine.history.add(DiskFilled())
+        machine.trace.note("disk", "is almost full")
         await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
-        cluster.device.capacity = unlimited
-        cluster.trace.note("disk", "has room again")
-        cluster.may_give_up = False
-        if cluster.gave_up:
-            await cluster.crash("process")
+        machine.device.capacity = unlimited
+        machine.trace.note("disk", "has room again")
+        machine.may_give_up = False
+        if machine.gave_up:
+            await machine.crash("process")
             await self._start_again()
 
     async def _start_again(self) -> None:
@@ -139,14 +140,14 @@ class Faults:
         while True:
             await asyncio.sleep(self._draw.random())
             if self._draw.random() < 0.8:
-                await self._cluster.start()
+                await self._machine.start()
                 return
             if await self._start_and_crash(self._draw):
                 return
 
     async def _start_and_crash(self, draw: random.Random) -> bool:
         """Start, and be struck in the middle of it unless the start changes too little for that; whether it is up."""
-        cluster = self._cluster
+        machine = self._machine
         left = [draw.randrange(1, 25)]
         struck = asyncio.Event()
 
@@ -154,23 +155,23 @@ class Faults:
             left[0] -= 1
             if left[0]:
                 return None
-            cluster.device.on_change = None
-            cluster.trace.mark("crash during recovery")
+            machine.device.on_change = None
+            machine.trace.mark("crash during recovery")
             struck.set()
             return draw.randrange(length + 1)
 
-        cluster.device.on_change = on_change
-        starting = asyncio.create_task(cluster.start())
+        machine.device.on_change = on_change
+        starting = asyncio.create_task(machine.start())
         waiting = asyncio.create_task(struck.wait())
         await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
-        cluster.device.on_change = None
+        machine.device.on_change = None
         waiting.cancel()
         if not struck.is_set():
             await starting
             return True
         starting.cancel()
         await asyncio.gather(starting, waiting, return_exceptions=True)
-        await cluster.crash(self._keep())
+        await machine.crash(self._keep())
         return False
 
     def _keep(self) -> Keep:

@@ -86,10 +86,14 @@ class Bounds:
 class ProcessCrashed:
     """The node was killed: what it had written is kept."""
 
+    node: str = ""
+
 
 @value
 class PowerLost:
     """The machine went down: what was not synced may be gone."""
+
+    node: str = ""
 
 
 @value
@@ -100,6 +104,8 @@ class DiskFilled:
 @value
 class Restarted:
     """The node was stopped in order and started again."""
+
+    node: str = ""
 
 
 @value

@@ -2,7 +2,8 @@
 
 asyncio's tasks, futures and timers run on it unchanged: what is ready runs in order, and when nothing is, time jumps to
 the next timer. Code that belongs to a node runs in that node's `Life`; once a life has ended, nothing of it runs again,
-which is how a crash looks from inside: no exception, no `finally`, just no next step.
+which is how a crash looks from inside: no exception, no `finally`, just no next step. A life that is held (SIGSTOP)
+takes no step either, and when it goes on it does all that came up meanwhile, in order.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class Life:
         self.alive = True
         self.context = contextvars.copy_context()
         self.context.run(_life.set, self)
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.held: list[asyncio.Handle] | None = None
+        """What would have run while the life is held; None when it is not."""
         self._failed: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def note_done(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.remove(task)
+        self.tasks.pop(task, None)
         if not task.cancelled() and task._exception is not None:
             self._failed.add(task)
 
@@ -58,7 +61,8 @@ class Life:
         that no seed decides. What their `finally` blocks try reaches nothing.
         """
         self.alive = False
-        for task in self.tasks:
+        self.held = None
+        for task in list(self.tasks):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 coroutine = task.get_coro()
@@ -71,6 +75,45 @@ class Life:
             task.exception()  # Nobody is left who could have looked at it.
 
 
+class _Handle(asyncio.Handle):
+    """A callback and its context; as asyncio's, without what only a loop in debug mode needs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+class _Timer(asyncio.TimerHandle):
+    """A handle with a time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True  # The heap drops it when its time comes.
+
+
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """Ready callbacks in order, timers by time and then by the order they were set."""
 
@@ -80,7 +123,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._max_steps = max_steps
         self._now_us = 0
         self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[int, int, _Timer]] = []
         self._sequence = 0
         self._stopping = False
         self._running = False
@@ -107,34 +150,51 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._stopping = False
         asyncio._set_running_loop(self)
         try:
-            while not self._stopping and self._step():
-                pass
+            self._run()
         finally:
             self._running = False
             asyncio._set_running_loop(None)
 
-    def _step(self) -> bool:
+    def go_on(self, life: Life) -> None:
+        """A held life runs again, and first does what came up meanwhile."""
+        held, life.held = life.held, None
+        self._ready.extend(held or ())
+
+    def _run(self) -> None:
         ready = self._ready
-        if not ready and not self._advance():
-            return False
-        handle = ready.popleft()
-        self.steps += 1
-        if self.steps > self._max_steps:
-            raise Deadlock(f"still busy after {self._max_steps} steps at {self._now_us} µs: something spins")
-        if not handle.cancelled():
-            life = handle._context.get(_life)  # type: ignore[attr-defined]
-            if life is None or life.alive:
-                handle._run()
-        return True
+        last_step = self._max_steps
+        while not self._stopping and (ready or self._advance()):
+            handle: Any = ready.popleft()
+            self.steps += 1
+            if self.steps > last_step:
+                raise Deadlock(f"still busy after {last_step} steps at {self._now_us} µs: something spins")
+            if handle._cancelled:
+                continue
+            life = handle._context.get(_life)
+            if life is None:
+                pass
+            elif not life.alive:
+                continue
+            elif life.held is not None:
+                life.held.append(handle)
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as exception:  # noqa: BLE001 - as asyncio does it: nobody else is left to catch it
+                message = f"Exception in callback {handle._callback!r}"
+                self.call_exception_handler({"message": message, "exception": exception, "handle": handle})
 
     def _advance(self) -> bool:
         """Let time jump to the earliest timer that is still wanted."""
         timers = self._timers
         while timers:
             when, _, handle = heapq.heappop(timers)
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
-            self._now_us = max(self._now_us, when)
+            if when > self._now_us:
+                self._now_us = when
             self._ready.append(handle)
             while timers and timers[0][0] <= self._now_us:
                 self._ready.append(heapq.heappop(timers)[2])
@@ -152,7 +212,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*ArgumentTs], object], *args: *ArgumentTs, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -182,7 +242,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Whole microseconds: sums of floats would order timers by rounding."""
-        handle = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        handle = _Timer(when_us / 1_000_000, callback, args, context)
         self._sequence += 1
         heapq.heappush(self._timers, (when_us, self._sequence, handle))
         return handle
@@ -197,7 +257,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context = options.get("context")
         life = _life.get(None) if context is None else context.get(_life)
         if life is not None:
-            life.tasks.append(task)
+            life.tasks[task] = None
             task.add_done_callback(life.note_done)
         return task
 
@@ -223,6 +283,3 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def get_debug(self) -> bool:
         return False
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells; the heap drops it when its time comes."""

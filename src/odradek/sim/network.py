@@ -3,6 +3,10 @@
 Bytes arrive in order or not at all, as TCP has it, but in pieces of any size and at any time; a `FileSlice` is read
 when it is delivered, so that a file cut or deleted under a reader shows; and all that `buffer()` offers is overwritten,
 not only what arrives, so that a view which outlives its request is seen to be wrong.
+
+Between two machines the way may be cut, in one direction or in both, or be slow. As TCP has it, nothing of that is
+heard: bytes wait until the way is open again, and whoever connects tries again and again. A machine without power is as
+silent; only once it is back does it say that it knows nothing of its old connections.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ WINDOWS = (1_024, 16_384, 262_144)
 
 QUICK_US = 800
 SLOW_US = 40_000
-_POISON = b"\xdd" * 65_536
+_POISON = memoryview(b"\xdd" * 65_536)
+RETRANSMISSION_US = 1_500_000
+"""How long after a way is open again a sender may take to notice it."""
+SYN_RETRY_S = 1.0
 _FIRST_FREE_PORT = 30_000
 
 
@@ -32,6 +39,7 @@ class SimulatedWire:
     def __init__(self, internet: Internet, life: Life, machine: str, peer_host: str, window: int) -> None:
         self.peer: SimulatedWire
         self.life = life
+        self.machine = machine
         self.peer_host = peer_host
         self.unsent_bytes = 0
         self.name = f"{machine}>{peer_host}"
@@ -47,6 +55,9 @@ class SimulatedWire:
         self._finishing = False
         self._ended = False
         self._severed = False
+        self.stalled_until_us = 0
+        self.silent = False
+        """Whether this end went without a word, with its machine's power."""
         self.closed = False
 
     def start(self, owner: WireOwner) -> None:
@@ -63,6 +74,8 @@ class SimulatedWire:
             return
         self._unsent.extend(parts)
         self.unsent_bytes += sum(map(len, parts))
+        if self.peer.silent and self.peer.machine not in self._internet.dark:
+            self._internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
         if not self._blocked:
             self._leave()
             self._blocked = bool(self._unsent)
@@ -95,6 +108,21 @@ class SimulatedWire:
             end._flight.clear()
             end._flight_bytes = 0
             self._internet.later(end.life, end._hear_loss)
+
+    def stall(self, duration_us: int) -> None:
+        """Packets of this direction are lost for a while; TCP sends them again."""
+        self.stalled_until_us = self._internet.loop.now_us + duration_us
+
+    def vanish(self) -> None:
+        """This end's machine lost its power; nobody hears of it."""
+        self.closed = self.silent = True
+        self._flight.clear()
+        self._flight_bytes = 0
+
+    def awake(self) -> None:
+        """The machine of a silent end is back: what its peer keeps sending gets the answer that nobody knows it."""
+        if self.peer._flight or self.peer._unsent:
+            self._internet.later(self.peer.life, self.peer._hear_loss)
 
     def crash(self, *, last_words: bool) -> None:
         """This end's machine is gone; `last_words` that had left it as plain bytes may still arrive."""
@@ -168,12 +196,14 @@ class SimulatedWire:
     def _deliver_later(self) -> None:
         if not self._delivering and (self._flight or self._ended) and not self.peer.closed:
             self._delivering = True
-            self._internet.later(self.peer.life, self._deliver)
+            self._internet.carry(self, self._deliver)
 
     def _deliver(self) -> None:
         """Hand the next piece to the peer; runs in the peer's life."""
         self._delivering = False
         peer = self.peer
+        if self._internet.cuts and self._internet.is_cut(self.machine, peer.machine):
+            return  # Opening the way sends it again.
         owner = peer._owner
         if peer.closed or owner is None or not peer._reading:
             return
@@ -183,9 +213,9 @@ class SimulatedWire:
             return
         view = owner.buffer()
         assert len(view), "a wire's owner offered no room"
-        draw = self._internet.draw
         most = min(len(view), self._flight_bytes)
-        count = most if draw.random() < 0.6 else draw.randrange(1, most + 1)
+        draw = self._internet.random
+        count = most if draw() < 0.6 else 1 + int(draw() * most)
         data = self._take(count)
         if data is None:
             return
@@ -240,10 +270,18 @@ class Internet:
     def __init__(self, loop: SimulatedLoop, draw: random.Random, trace: Trace) -> None:
         self.loop = loop
         self.draw = draw
+        self.random = draw.random
         self.trace = trace
         self.listeners: dict[tuple[str, int], SimulatedListening] = {}
         self.wires: list[SimulatedWire] = []
         self.stalled_until_us = 0
+        self.cuts: dict[tuple[str, str], int] = {}
+        """How many cuts there are between one machine and another, by direction."""
+        self.slow_us: dict[str, int] = {}
+        """How much longer everything takes to and from a machine, at most."""
+        self.dark: dict[str, None] = {}
+        """Machines without power."""
+        self.delivered = 0
         self._next_port = _FIRST_FREE_PORT
 
     def attach(self, machine: str, life: Life) -> SimulatedNetwork:
@@ -258,6 +296,21 @@ class Internet:
             if wire.life is life:
                 wire.crash(last_words=last_words)
 
+    def lose_power(self, machine: str, life: Life) -> None:
+        """A life and its machine are gone without a word; nobody who calls there gets an answer."""
+        self.dark[machine] = None
+        for key in [key for key, listening in self.listeners.items() if listening.network.life is life]:
+            del self.listeners[key]
+        for wire in self.open_wires():
+            if wire.life is life:
+                wire.vanish()
+
+    def regain_power(self, machine: str) -> None:
+        self.dark.pop(machine, None)
+        for wire in self.wires:
+            if wire.silent and wire.machine == machine and not wire.peer.closed:
+                wire.awake()
+
     def open_wires(self) -> list[SimulatedWire]:
         self.wires = [wire for wire in self.wires if not (wire.closed and wire.peer.closed)]
         return list(self.wires)
@@ -266,11 +319,46 @@ class Internet:
         """Nothing arrives for a while."""
         self.stalled_until_us = self.loop.now_us + duration_us
 
+    def cut(self, source: str, target: str) -> None:
+        """From now on nothing gets from one machine to the other; the way back is not touched."""
+        self.cuts[source, target] = self.cuts.get((source, target), 0) + 1
+
+    def heal(self, source: str, target: str) -> None:
+        """One cut less; when it was the last, what waited is sent again after a while."""
+        left = self.cuts.pop((source, target)) - 1
+        if left:
+            self.cuts[source, target] = left
+            return
+        for wire in self.open_wires():
+            if wire.machine == source and wire.peer.machine == target:
+                wire.stall(self.draw.randrange(RETRANSMISSION_US))
+                wire._deliver_later()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self.cuts
+
+    def answers(self, source: str, target: str) -> bool:
+        """Whether one machine hears from another that it calls, were it only that nobody listens there."""
+        return target not in self.dark and not (self.is_cut(source, target) or self.is_cut(target, source))
+
     def later(self, life: Life, callback: Callable[[], None]) -> None:
         """Call back in that life after a drawn delay."""
-        delay = self.draw.randrange(10, SLOW_US if self.draw.random() < 0.05 else QUICK_US)
-        when = max(self.loop.now_us, self.stalled_until_us) + delay
+        when = max(self.loop.now_us, self.stalled_until_us) + self._delay()
         self.loop.call_at_us(when, callback, context=life.context)
+
+    def carry(self, wire: SimulatedWire, callback: Callable[[], None]) -> None:
+        """Call back in the life at the other end once the next bytes of a wire got there."""
+        delay = self._delay()
+        for machine in (wire.machine, wire.peer.machine) if self.slow_us else ():
+            if machine in self.slow_us:
+                delay += int(self.random() * self.slow_us[machine])
+        when = max(self.loop.now_us, self.stalled_until_us, wire.stalled_until_us) + delay
+        self.delivered += 1
+        self.loop.call_at_us(when, callback, context=wire.peer.life.context)
+
+    def _delay(self) -> int:
+        draw = self.random
+        return 10 + int(draw() * (SLOW_US if draw() < 0.05 else QUICK_US))
 
     def free_port(self) -> int:
         self._next_port += 1
@@ -298,6 +386,10 @@ class SimulatedNetwork:
         self.life.check()
         internet = self.internet
         await asyncio.sleep(internet.draw.randrange(10, QUICK_US) / 1_000_000)
+        retry_s = SYN_RETRY_S
+        while not internet.answers(self.machine, host):
+            await asyncio.sleep(retry_s)
+            retry_s *= 2
         listening = internet.listeners.get((host, port))
         if listening is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")

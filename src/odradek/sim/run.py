@@ -16,11 +16,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from odradek.sim import checkers, groups
-from odradek.sim.cluster import Cluster, MakeNode, TraceLog, make_node
+from odradek.sim.cluster import Cluster, TraceLog
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
 from odradek.sim.history import Acknowledged, CommitAcknowledged, History, Partition, Read
 from odradek.sim.loop import Deadlock
+from odradek.sim.machine import MakeNode, make_node
 from odradek.sim.producer import Producer
 from odradek.sim.workload import DURABLE_TOPICS, create_topics
 from odradek.values import value
@@ -83,7 +84,8 @@ def play(
     history = History(groups.durable_topics(power=power) if scenario == "groups" else DURABLE_TOPICS)
     properties = groups.properties(power=power) if scenario == "groups" else {}
     cluster = Cluster(seed, history, make_node, properties=properties)
-    cluster.device.lies_about = lies_about
+    for machine in cluster.machines.values():
+        machine.device.lies_about = lies_about
     handler = TraceLog(cluster.trace)
     logger = logging.getLogger("odradek")
     level, propagate = logger.level, logger.propagate

@@ -11,19 +11,24 @@ class Trace:
     """Two runs are the same run when their digests are equal; where not, their lines show the first difference."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
-        self.lines: list[str] = []
         self.marks: dict[str, int] = {}
         self._loop = loop
-        self._digest = hashlib.blake2b(digest_size=16)
+        self._notes: list[tuple[int, str, str]] = []
 
     def note(self, who: str, what: str) -> None:
-        line = f"{self._loop.now_us / 1_000_000:12.6f}  {who:<12} {what}"
-        self.lines.append(line)
-        self._digest.update(line.encode() + b"\n")
+        """Cheap: lines are made of it only when somebody wants to read them."""
+        self._notes.append((self._loop.now_us, who, what))
 
     def mark(self, state: str) -> None:
         """Count that an interesting state was reached: a set of seeds that never reaches one proves too little."""
         self.marks[state] = self.marks.get(state, 0) + 1
 
+    @property
+    def lines(self) -> list[str]:
+        return [f"{at_us / 1_000_000:12.6f}  {who:<12} {what}" for at_us, who, what in self._notes]
+
     def digest(self) -> str:
-        return self._digest.hexdigest()
+        digest = hashlib.blake2b(digest_size=16)
+        for line in self.lines:
+            digest.update(line.encode() + b"\n")
+        return digest.hexdigest()

@@ -114,7 +114,7 @@ def test_nothing_of_an_ended_life_runs_again() -> None:
     loop.run_until_complete(run())
     assert seen == ["main 0", "child 0", "callback of the living", "main 1", "child 1"]
     assert loop.failures == []
-    assert life.tasks == []
+    assert not life.tasks
     with pytest.raises(Crashed):
         life.check()
 
@@ -128,4 +128,49 @@ def test_a_finished_task_is_forgotten_by_its_life() -> None:
         await asyncio.sleep(0)
 
     loop.run_until_complete(run())
-    assert life.tasks == []
+    assert not life.tasks
+
+
+def test_a_held_life_does_later_and_in_order_what_came_up_meanwhile() -> None:
+    loop = SimulatedLoop()
+    life = Life("node")
+    seen: list[str] = []
+
+    async def ticks() -> None:
+        while True:
+            seen.append(f"tick {loop.time():.0f}")
+            await asyncio.sleep(1)
+
+    async def run() -> None:
+        loop.create_task(ticks(), context=life.context)
+        await asyncio.sleep(1.5)
+        life.held = []
+        for at_s in (2.5, 2.2, 3.5):
+            loop.call_at(at_s, seen.append, f"timer of {at_s}", context=life.context)
+        loop.call_soon(seen.append, "at once", context=life.context)
+        cancelled = loop.call_at(3, seen.append, "cancelled while held", context=life.context)
+        await asyncio.sleep(2.5)
+        assert seen == ["tick 0", "tick 1"]
+        cancelled.cancel()
+        loop.go_on(life)
+        await asyncio.sleep(0.7)
+
+    loop.run_until_complete(run())
+    assert seen[2:] == ["at once", "timer of 2.2", "timer of 2.5", "timer of 3.5", "tick 4"]
+
+
+def test_a_life_may_end_while_it_is_held() -> None:
+    loop = SimulatedLoop()
+    life = Life("node")
+    seen: list[str] = []
+
+    async def run() -> None:
+        life.held = []
+        loop.call_soon(seen.append, "never", context=life.context)
+        await asyncio.sleep(1)
+        life.end()
+        loop.go_on(life)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(run())
+    assert seen == []

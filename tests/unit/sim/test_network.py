@@ -231,3 +231,102 @@ def test_a_port_is_taken_once() -> None:
         assert (await network.listen("", 9092, Owner)).port == 9092
 
     play(4, scene)
+
+
+def test_a_cut_in_one_direction_holds_what_goes_that_way_and_nothing_else() -> None:
+    async def test(town: Town) -> None:
+        client, server = await town.connected()
+        town.internet.cut("client", "server")
+        client.wire.send([b"held up"])
+        server.wire.send([b"gets through"])
+        await asyncio.sleep(60)
+        assert (bytes(server.heard), bytes(client.heard)) == (b"", b"gets through")
+        town.internet.heal("client", "server")
+        await asyncio.sleep(5)
+        assert bytes(server.heard) == b"held up"
+        assert client.losses == server.losses == []
+
+    for seed in range(20):
+        play(seed, test)
+
+
+def test_a_way_that_is_cut_twice_opens_with_the_second_healing() -> None:
+    async def test(town: Town) -> None:
+        client, server = await town.connected()
+        for _ in range(2):
+            town.internet.cut("client", "server")
+        client.wire.send([b"held up"])
+        town.internet.heal("client", "server")
+        await asyncio.sleep(10)
+        assert not server.heard
+        town.internet.heal("client", "server")
+        await asyncio.sleep(10)
+        assert bytes(server.heard) == b"held up"
+
+    play(1, test)
+
+
+def test_whoever_connects_over_a_cut_waits_until_it_is_healed() -> None:
+    async def test(town: Town) -> None:
+        await town.connected()
+        port = next(port for machine, port in town.internet.listeners if machine == "server")
+        town.internet.cut("server", "client")
+        connecting = asyncio.create_task(town.networks["client"].connect("server", port, Owner))
+        await asyncio.sleep(30)
+        assert not connecting.done()
+        town.internet.heal("server", "client")
+        await asyncio.sleep(60)
+        assert connecting.done()
+
+    play(1, test)
+
+
+def test_a_loss_of_power_is_not_heard_until_the_machine_is_back_and_asked() -> None:
+    async def test(town: Town) -> None:
+        client, _ = await town.connected()
+        life = town.lives["server"]
+        life.end()
+        town.internet.lose_power("server", life)
+        client.wire.send([b"is anybody there?"])
+        connecting = asyncio.create_task(town.networks["client"].connect("server", 1, Owner))
+        await asyncio.sleep(60)
+        assert client.losses == []
+        assert not connecting.done()
+        town.internet.regain_power("server")
+        await asyncio.sleep(60)
+        assert client.losses == [None]
+        with pytest.raises(ConnectionRefusedError):
+            await connecting
+
+    play(1, test)
+
+
+def test_a_connection_nobody_uses_outlives_a_loss_of_power_until_it_is_used() -> None:
+    async def test(town: Town) -> None:
+        client, _ = await town.connected()
+        life = town.lives["server"]
+        life.end()
+        town.internet.lose_power("server", life)
+        town.internet.regain_power("server")
+        await asyncio.sleep(60)
+        assert client.losses == []
+        client.wire.send([b"is anybody there?"])
+        await asyncio.sleep(1)
+        assert client.losses == [None]
+
+    play(1, test)
+
+
+def test_bytes_for_a_held_machine_arrive_when_it_goes_on() -> None:
+    async def test(town: Town) -> None:
+        client, server = await town.connected()
+        life = town.lives["server"]
+        life.held = []
+        client.wire.send([b"wake up"])
+        await asyncio.sleep(10)
+        assert not server.heard
+        town.loop.go_on(life)
+        await asyncio.sleep(1)
+        assert bytes(server.heard) == b"wake up"
+
+    play(1, test)
