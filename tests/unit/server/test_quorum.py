@@ -101,7 +101,6 @@ def test_a_crash_in_the_middle_of_a_write_takes_all_of_a_request_or_nothing(seed
     work = machine.loop.create_task(
         machine.controller.create_topics(create_request("x", "y")), context=machine.life.context
     )
-    machine.life.tasks.append(work)
     with pytest.raises(Deadlock):
         machine.run(_wait_for(work))  # Its life is over, so it never ends.
     machine.device.on_change = None
