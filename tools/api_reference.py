@@ -22,11 +22,13 @@ Written by `make docs` from the handlers' own declarations. What is not here is 
 def page() -> str:
     """The whole page."""
     lines = []
-    for route in routes_of(Role.BROKER | Role.CONTROLLER).values():
+    by_role = {role: routes_of(role) for role in Role}
+    for key in sorted({key for routes in by_role.values() for key in routes}):
+        route = next(routes[key] for routes in by_role.values() if key in routes)
         versions = f"{route.min_version}–{route.max_version}"
         if route.announced_min_version < route.min_version:
             versions += f" (announced from {route.announced_min_version}, as Kafka does)"
-        by = " and ".join(role.name.lower() for role in Role if role in route.roles and role.name)
+        by = " and ".join(role.name.lower() for role, routes in by_role.items() if key in routes and role.name)
         lines.append(f"| {route.api_key.value} | {_name(route.api_key)} | {versions} | {by} |\n")
     return HEAD + "".join(lines)
 

@@ -46,9 +46,12 @@ class Route:
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
     quick: Callable[[int], QuickHandler] | None
     """A hand-made way through for the most common requests of a version."""
+    forwarded: bool
+    """Whether a broker hands it on to the active controller, where the handler runs."""
 
 
-_ROUTES: dict[ApiKey, Route] = {}
+_ROUTES: dict[tuple[ApiKey, Role], Route] = {}
+"""By API and role: the same request may mean another thing to a broker and to a controller (Fetch)."""
 
 HANDLER_MODULES = (
     "alter_client_quotas",
@@ -102,12 +105,13 @@ def serves(
     announced_min_version: int | None = None,
     overlaps: bool = False,
     quick: Callable[[int], QuickHandler] | None = None,
+    forwarded: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register the decorated handler for every stable version of the API."""
 
     def register(handle: HandlerT) -> HandlerT:
         message = request_class(api_key)
-        _ROUTES[api_key] = Route(
+        route = Route(
             api_key=api_key,
             roles=on,
             handle=handle,
@@ -116,7 +120,11 @@ def serves(
             announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
             overlaps=overlaps,
             quick=quick,
+            forwarded=forwarded,
         )
+        for role in Role:
+            if role & on:
+                _ROUTES[api_key, role] = route
         return handle
 
     return register
@@ -126,4 +134,8 @@ def routes_of(role: Role) -> dict[ApiKey, Route]:
     """All that is served on a listener of that role, by key in ascending order."""
     for name in HANDLER_MODULES:
         import_module(f"odradek.server.handlers.{name}")
-    return {key: _ROUTES[key] for key in sorted(_ROUTES) if _ROUTES[key].roles & role}
+    return {key: route for (key, served), route in sorted(_ROUTES.items(), key=_by_key) if served is role}
+
+
+def _by_key(entry: tuple[tuple[ApiKey, Role], Route]) -> int:
+    return entry[0][0]
