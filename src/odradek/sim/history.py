@@ -1,9 +1,11 @@
-"""What clients saw, in order: all that a checker may judge by."""
+"""What clients saw, and where several nodes agree on something what each of them came to know, in order: all that a
+checker may judge by."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from odradek.metadata.image import Image
 from odradek.values import value
 
 
@@ -183,10 +185,100 @@ class Settled:
     waited_s: float
 
 
+class Fact(NamedTuple):
+    """Something that metadata says or does not say; `facts.find` looks it up in an image."""
+
+    kind: str
+    name: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+
+class Batch(NamedTuple):
+    """A batch of the metadata log, told apart by what its header says of it."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    crc: int
+
+
+@value
+class LeaderKnown:
+    """A node came to know who leads an epoch, or of an epoch without knowing its leader (-1)."""
+
+    node_id: int
+    life: int
+    epoch: int
+    leader_id: int
+    voter: bool
+
+
+@value
+class Committed:
+    """A node came to know that batches of the metadata log are committed, and has them in its image.
+
+    Where it loaded a snapshot, the batches before it are not told again.
+    """
+
+    node_id: int
+    life: int
+    batches: tuple[Batch, ...]
+    image: Image
+
+
+@value
+class ChangeSent:
+    """A client is about to ask for a change of metadata, after which a fact is `wanted` (None: gone)."""
+
+    client: str
+    number: int
+    fact: Fact
+    wanted: str | None
+
+
+@value
+class ChangeAnswered:
+    """The client was told that its change is done."""
+
+    client: str
+    number: int
+
+
+@value
+class ProducerIdGiven:
+    """A client was given a producer id."""
+
+    client: str
+    producer_id: int
+
+
+@value
+class NodeView:
+    """A node, and the cluster as it sees it; a dead one sees nothing."""
+
+    node_id: int
+    is_broker: bool
+    alive: bool
+    leader_id: int
+    epoch: int
+    image: Image | None
+
+
+@value
+class QuorumSettled:
+    """How a cluster stood once nothing had gone wrong for long enough."""
+
+    nodes: tuple[NodeView, ...]
+    waited_s: float
+
+
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
-Event: TypeAlias = (
-    Sent | Acknowledged | Rejected | Read | Bounds | ProcessCrashed | PowerLost | DiskFilled | Restarted | GroupEvent
-)
+QuorumEvent: TypeAlias = LeaderKnown | Committed | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
+NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
+Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent
 
 
 class History:

@@ -1,6 +1,7 @@
 """What must hold whatever happened: one promise a file, each a function from a history to the ways it was broken.
 
-They judge by what clients saw alone, so that tests with real processes and real clients can use them as well.
+They judge by what clients saw, and by what nodes came to know where the promise is between nodes, so that tests with
+real processes and real clients can use them as well.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from collections.abc import Callable
 
 from odradek.sim.checkers import (
     acknowledged_kept,
+    answered_kept,
+    committed_same,
+    epochs_forward,
+    fenced_leads_nothing,
     log_end,
     offsets_forward,
     offsets_kept,
+    one_leader,
     owned_once,
+    producer_ids_once,
     producer_order,
     producer_state,
+    quorum_settles,
     rebalances_end,
     same_record,
     seen_stays,
+    unfenced_knows_itself,
 )
 from odradek.sim.history import History
 
@@ -32,6 +41,14 @@ ALL: tuple[Callable[[History], list[str]], ...] = (
     offsets_forward.check,
     owned_once.check,
     rebalances_end.check,
+    one_leader.check,
+    epochs_forward.check,
+    committed_same.check,
+    answered_kept.check,
+    fenced_leads_nothing.check,
+    unfenced_knows_itself.check,
+    producer_ids_once.check,
+    quorum_settles.check,
 )
 
 

@@ -1,0 +1,66 @@
+"""What is committed is the same everywhere and for ever: an offset's record, and the image that all records make."""
+
+from __future__ import annotations
+
+from odradek.metadata.image import Image
+from odradek.sim.history import Batch, Committed, History
+
+
+def check(history: History) -> list[str]:
+    return [*_of_batches(history), *_of_images(history)]
+
+
+def _of_batches(history: History) -> list[str]:
+    known: dict[int, tuple[Batch, int]] = {}
+    broken = []
+    for event in history.events:
+        if isinstance(event, Committed):
+            for batch in event.batches:
+                first, by = known.setdefault(batch.base_offset, (batch, event.node_id))
+                if first != batch:
+                    broken.append(
+                        f"offset {batch.base_offset} was committed as {_told(first)} on node {by} "
+                        f"and as {_told(batch)} on node {event.node_id}"
+                    )
+    return broken
+
+
+def _told(batch: Batch) -> str:
+    return f"offsets {batch.base_offset} to {batch.last_offset} of epoch {batch.epoch}, CRC {batch.crc:08x}"
+
+
+def _of_images(history: History) -> list[str]:
+    """Compared where it costs little and shows most: the first and the last image of each node's life.
+
+    What a start loads from a snapshot is its first image, and any difference that came in later is still in the last.
+    """
+    firsts: dict[tuple[int, int], Committed] = {}
+    lasts: dict[tuple[int, int], Committed] = {}
+    by_offset: dict[int, dict[int, Committed]] = {}
+    for event in history.events:
+        if isinstance(event, Committed):
+            firsts.setdefault((event.node_id, event.life), event)
+            lasts[event.node_id, event.life] = event
+            by_offset.setdefault(event.image.provenance.offset, {}).setdefault(event.node_id, event)
+    broken = []
+    for event in (*firsts.values(), *lasts.values()):
+        for node_id, other in by_offset[event.image.provenance.offset].items():
+            if node_id != event.node_id and not same(event.image, other.image):
+                broken.append(
+                    f"nodes {event.node_id} and {node_id} have different images "
+                    f"at offset {event.image.provenance.offset}: {difference(event.image, other.image)}"
+                )
+    return broken
+
+
+PARTS = ("features", "cluster", "topics", "configs", "client_quotas", "next_producer_id", "acls", "scram")
+
+
+def same(one: Image, other: Image) -> bool:
+    return all(getattr(one, part) == getattr(other, part) for part in PARTS)
+
+
+def difference(one: Image, other: Image) -> str:
+    """The first part that differs, in few words."""
+    part = next(part for part in PARTS if getattr(one, part) != getattr(other, part))
+    return f"{part} is {str(getattr(one, part))[:300]} and {str(getattr(other, part))[:300]}"
