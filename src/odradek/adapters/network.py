@@ -143,6 +143,12 @@ class SocketWire:
 
     def _send_now(self, parts: Sequence[Part]) -> Sequence[Part]:
         """Send what the socket takes; returns what it did not."""
+        if len(parts) == 1 and isinstance(only := parts[0], bytes):  # As most answers are: nothing to gather.
+            try:
+                sent = self._sock.send(only)
+            except (BlockingIOError, InterruptedError):
+                return parts
+            return () if sent == len(only) else (memoryview(only)[sent:],)
         index = 0
         total = len(parts)
         while index < total:
@@ -168,11 +174,7 @@ class SocketWire:
                 size += len(part)
                 index += 1
             try:
-                sent = (
-                    self._sock.sendmsg(gathered, (), more)
-                    if more or len(gathered) > 1
-                    else self._sock.send(gathered[0])
-                )
+                sent = self._sock.sendmsg(gathered, (), more)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             if sent < size:

@@ -78,6 +78,7 @@ class Hosted:
         "first_offset",
         "held_bytes",
         "index",
+        "is_internal",
         "partition",
         "reads",
         "topic",
@@ -89,6 +90,8 @@ class Hosted:
         self.topic = topic.name
         self.topic_id = topic.topic_id
         self.index = index
+        self.is_internal = topic.name.startswith("__")
+        """Perhaps one of the cluster's own topics: a glance that is good enough to look closer."""
         self.partition = partition
         self.directory = directory
         self.held_bytes = 0

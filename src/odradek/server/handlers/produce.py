@@ -22,7 +22,8 @@ from odradek.protocol.messages.produce import (
 from odradek.security.acl import Operation
 from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
-from odradek.server.handlers.quick_produce import accepted, is_transactional, quick_produce, refused
+from odradek.server.handlers.quick_produce import accepted, is_transactional, refused
+from odradek.server.handlers.quick_produce_one import quick_produce_one
 from odradek.server.replicas import Hosted
 from odradek.server.routes import Role, serves
 
@@ -31,7 +32,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
 
 
-@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True, quick=quick_produce)
+@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True, quick=quick_produce_one)
 async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     appends = _Appends(ctx, request)
     responses = [

@@ -7,6 +7,7 @@ was done, and the declared messages and their handler take over; a test holds th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, TypeAlias
@@ -96,6 +97,16 @@ def is_transactional(batch: memoryview) -> bool:
     return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
 
 
+def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
+    """Whether an append may have to wait, or be refused for what only the declared way looks at."""
+    return (
+        not -1 <= acks <= 1
+        or hosted.is_internal  # The declared way knows which topics are the cluster's own.
+        or hosted.partition.log.flushes_on_append
+        or is_transactional(batch)
+    )
+
+
 def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
     try:
         transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
@@ -111,8 +122,8 @@ def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: i
         return None
     if not acks:
         return _NO_ANSWER
-    return _answer(correlation_id, topic_id, batches, outcomes) or _declared_answer(
-        13, correlation_id, batches, outcomes, topic_id=topic_id
+    return _answer(correlation_id, topic_id, batches, outcomes) or declared_answer(
+        13, correlation_id, _by_index(batches, outcomes), topic_id=topic_id
     )
 
 
@@ -134,8 +145,8 @@ def _by_name(version: int) -> QuickHandler:
             return None
         if not acks:
             return _NO_ANSWER
-        return _answer(correlation_id, sized_name, batches, outcomes) or _declared_answer(
-            version, correlation_id, batches, outcomes, topic=topic
+        return _answer(correlation_id, sized_name, batches, outcomes) or declared_answer(
+            version, correlation_id, _by_index(batches, outcomes), topic=topic
         )
 
     return handle
@@ -168,7 +179,7 @@ def _before_9(version: int) -> QuickHandler:
         parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
         for (index, _), outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                return _declared_answer(version, correlation_id, batches, outcomes, topic=topic)
+                return declared_answer(version, correlation_id, _by_index(batches, outcomes), topic=topic)
             start = (outcome.log_start_offset,) if says_log_start else ()
             parts.append(
                 partition_answer.pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, *start, *rest)
@@ -215,15 +226,8 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
 
 def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: int) -> list[Outcome] | None:
     """Append each batch to its partition; None, and nothing done, if the declared way has to see to it."""
-    if not -1 <= acks <= 1:
-        return None
     for hosted, (_, batch) in zip(hosts, batches, strict=True):
-        if (
-            hosted is None
-            or hosted.partition.log.flushes_on_append
-            or hosted.topic.startswith("__")  # The declared way knows which topics are the cluster's own.
-            or is_transactional(batch)
-        ):
+        if hosted is None or needs_declared_way(hosted, batch, acks):
             return None
     replicas = node.replicas
     now_ms = node.world.clock.now_ms()
@@ -255,22 +259,25 @@ def _answer(correlation_id: int, topic: bytes, batches: Batches, outcomes: list[
     return b"".join(parts)
 
 
-def _declared_answer(
+def declared_answer(
     version: int,
     correlation_id: int,
-    batches: Batches,
-    outcomes: list[Outcome],
+    outcomes: Iterable[tuple[int, Outcome]],
     *,
     topic: str = "",
     topic_id: Uuid = ZERO_UUID,
 ) -> bytes:
-    """Errors are rare enough for the declared messages."""
+    """Errors are rare enough for the declared messages; the outcomes come with their partitions' indexes."""
     answers = [
         refused(index, outcome) if isinstance(outcome, KafkaError) else accepted(index, outcome)
-        for (index, _), outcome in zip(batches, outcomes, strict=True)
+        for index, outcome in outcomes
     ]
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=answers)]
     )
     frame = response_frame(correlation_id, [encode(response, version)], header_version=1 if version >= 9 else 0)
     return b"".join(part for part in frame if isinstance(part, bytes))
+
+
+def _by_index(batches: Batches, outcomes: list[Outcome]) -> list[tuple[int, Outcome]]:
+    return [(index, outcome) for (index, _), outcome in zip(batches, outcomes, strict=True)]

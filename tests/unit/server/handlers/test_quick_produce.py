@@ -19,7 +19,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.server.config import load
-from odradek.server.handlers.quick_produce import quick_produce
+from odradek.server.handlers.quick_produce_one import quick_produce_one
 from odradek.server.net.connection import Connection
 from odradek.server.node import Node
 
@@ -121,7 +121,7 @@ def answer_to(node: Node, frame: bytes, *, quickly: bool, version: int) -> tuple
     assert isinstance(connection, Connection)
     wire.owner = connection
     endpoint = scope.endpoints.get(version) or scope.endpoints.compile(0, version)
-    endpoint.quick = quick_produce(version) if quickly else None
+    endpoint.quick = quick_produce_one(version) if quickly else None
     connection.buffer()[: len(frame)] = frame
     connection.received(len(frame))
     return wire.sent, wire.closed
@@ -192,7 +192,7 @@ def test_an_append_time_is_told(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
-        quick = quick_produce(version)
+        quick = quick_produce_one(version)
         whole = frame_of(node, version, "plain")[4:]
         start = 10 + 2 + (1 if version >= 9 else 0)
         left_alone = 0
@@ -208,7 +208,7 @@ def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
-        quick = quick_produce(version)
+        quick = quick_produce_one(version)
         whole = frame_of(node, version, "plain")
         start = 4 + 10 + 2 + (1 if version >= 9 else 0)
         ends = log_ends(node)
