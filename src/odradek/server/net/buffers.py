@@ -32,9 +32,12 @@ class BufferPool:
         while size <= LARGEST_POOLED_BUFFER:
             self._free[size] = []
             size *= 2
+        self._smallest = self._free[SMALLEST_BUFFER]
 
     def take(self, at_least: int) -> Buffer:
-        size = SMALLEST_BUFFER if at_least <= SMALLEST_BUFFER else 1 << (at_least - 1).bit_length()
+        if at_least <= SMALLEST_BUFFER:
+            return self._smallest.pop() if self._smallest else Buffer(SMALLEST_BUFFER)
+        size = 1 << (at_least - 1).bit_length()
         free = self._free.get(size)
         return free.pop() if free else Buffer(size)
 

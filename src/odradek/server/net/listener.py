@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from odradek.ports import Listening, Wire, WireOwner
 from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
-from odradek.server.net.connection import Connection
+from odradek.server.net.connection import LARGE_FRAME_BYTES, Connection
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
@@ -28,6 +28,7 @@ class ListenerScope:
         self.endpoints = endpoints
         self.buffers = buffers
         self.max_request_bytes = node.config.socket_request_max_bytes
+        self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
         self._accepted = 0
 

@@ -13,6 +13,7 @@ import pytest
 from odradek.adapters.world import real_world
 from odradek.ids import Uuid
 from odradek.ports import Part, Wire
+from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -25,6 +26,7 @@ from odradek.server.node import Node
 
 VERSIONS = range(3, 14)
 CORRELATION_ID = 77
+CLIENT_ID = b"me"
 
 
 class Listener(Wire):
@@ -92,7 +94,14 @@ def on_a_node(directory: Path, test: Callable[[Node], None]) -> None:
 
 
 def frame_of(
-    node: Node, version: int, topic: str, *, partitions: Sequence[int] = (0,), acks: int = 1, batch: bytes | None = None
+    node: Node,
+    version: int,
+    topic: str,
+    *,
+    partitions: Sequence[int] = (0,),
+    acks: int = 1,
+    batch: bytes | None = None,
+    client_id: bytes | None = CLIENT_ID,
 ) -> bytes:
     known = node.image.topics.by_name.get(topic)
     if batch is None:
@@ -108,7 +117,8 @@ def frame_of(
             )
         ],
     )
-    header = struct.pack(">hhih", 0, version, CORRELATION_ID, 2) + b"me" + (b"\0" if version >= 9 else b"")
+    named = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    header = struct.pack(">hhi", 0, version, CORRELATION_ID) + named + (b"\0" if version >= 9 else b"")
     body = header + encode(request, version)
     return struct.pack(">i", len(body)) + body
 
@@ -122,8 +132,12 @@ def answer_to(node: Node, frame: bytes, *, quickly: bool, version: int) -> tuple
     wire.owner = connection
     endpoint = scope.endpoints.get(version) or scope.endpoints.compile(0, version)
     endpoint.quick = quick_produce_one(version) if quickly else None
-    connection.buffer()[: len(frame)] = frame
-    connection.received(len(frame))
+    name_end = 14 + max(int.from_bytes(frame[12:14], signed=True), 0)
+    introduction = struct.pack(">ihhi", name_end - 4, ApiKey.API_VERSIONS, 0, 1) + frame[12:name_end]
+    for sent in (introduction, frame):  # A client that is known by its name may take the shortest way.
+        wire.sent = b""
+        connection.buffer()[: len(sent)] = sent
+        connection.received(len(sent))
     return wire.sent, wire.closed
 
 
@@ -145,6 +159,9 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, version: int) -> None:
             {"topic": "small", "acks": 0},
             {"topic": "plain", "batch": b""},
             {"topic": "plain", "batch": b"rubbish"},
+            {"topic": "plain", "client_id": None},
+            {"topic": "plain", "client_id": b""},
+            {"topic": "plain", "client_id": b"you"},
         ]
         for case in cases:
             frame = frame_of(node, version, **case)
