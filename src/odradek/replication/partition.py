@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from odradek.ids import NO_EPOCH, NO_NODE, LeaderEpoch, NodeId
+from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, LeaderEpoch, NodeId, Offset
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.replication.isr import IsrProposal
+from odradek.replication.leader import Leadership
+from odradek.replication.surroundings import Surroundings
 from odradek.storage.log import AppendInfo, Log
 from odradek.storage.validation import Origin
-from odradek.values import value
+from odradek.values import replace, value
 
 
 @value
@@ -20,53 +23,259 @@ class PartitionState:
     isr: tuple[NodeId, ...]
 
 
+NO_INSTANT_ACKS = 2
+"""More than anybody asks for."""
+
 NOBODY = PartitionState(leader=NO_NODE, leader_epoch=NO_EPOCH, partition_epoch=-1, replicas=(), isr=())
+
+
+@value
+class Noted:
+    """What a follower's fetch brought about."""
+
+    high_watermark_moved: bool
+    proposal: IsrProposal | None
 
 
 class Partition:
     """One partition's log and this node's part in it."""
 
-    __slots__ = ("is_leader", "log", "node_id", "state")
+    __slots__ = (
+        "_counted_end",
+        "_epoch_start_offset",
+        "_surroundings",
+        "is_leader",
+        "leadership",
+        "least_instant_acks",
+        "log",
+        "node_id",
+        "state",
+    )
 
-    def __init__(self, node_id: NodeId, log: Log) -> None:
+    def __init__(self, node_id: NodeId, log: Log, surroundings: Surroundings) -> None:
         self.node_id = node_id
         self.log = log
         self.state = NOBODY
         self.is_leader = False
+        self.leadership: Leadership | None = None
+        """While this node leads and others follow; the only replica of a partition has nobody to ask."""
+        self.least_instant_acks = NO_INSTANT_ACKS
+        """The least acks (-1 stands for all) with which an append here is answered at once, or not at all."""
+        self._surroundings = surroundings
+        self._epoch_start_offset = NO_OFFSET
+        self._counted_end = log.log_end_offset
+        """How much of its own log a leader with followers counts: all of it, but for what must be synced first."""
 
-    def apply(self, state: PartitionState) -> None:
-        """Take over what the cluster agreed on."""
-        previous, self.state = self.state, state
+    def apply(self, state: PartitionState, *, now_ms: int) -> None:
+        """Take over what the cluster agreed on, unless an answer of the controller was faster (monotonic time)."""
+        previous = self.state
+        new_epoch = state.leader_epoch != previous.leader_epoch
+        if not new_epoch and state.partition_epoch < previous.partition_epoch:
+            return
+        self.state = state
         self.is_leader = state.leader == self.node_id
-        if self.is_leader and state.leader_epoch != previous.leader_epoch:
+        if not self.is_leader:
+            self.stop_leading()
+            return
+        if new_epoch:
             self.log.begin_epoch(state.leader_epoch)
-            # The only replica: all that it holds is committed.
-            self.log.advance_high_watermark(self.log.log_end_offset)
+            self._epoch_start_offset = self._counted_end = self.log.log_end_offset
+            self.leadership = None
+        if len(state.replicas) == 1:
+            if new_epoch or self.leadership is not None:
+                # The only replica: all that it holds is committed.
+                self.log.advance_high_watermark(self.log.log_end_offset)
+            self.leadership = None
+            self.least_instant_acks = -1
+            return
+        self.least_instant_acks = 0
+        self._lead_others(state, now_ms)
+
+    def stop_leading(self) -> None:
+        """Another one leads now, or this replica is given up."""
+        self.is_leader = False
+        self.leadership = None
+        self.least_instant_acks = NO_INSTANT_ACKS
+
+    def _lead_others(self, state: PartitionState, now_ms: int) -> None:
+        if self.leadership is None:
+            self._counted_end = self.log.log_end_offset
+            self.leadership = Leadership(
+                self.node_id,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                isr=state.isr,
+                epoch_start_offset=self._epoch_start_offset,
+                now_ms=now_ms,
+            )
+        else:
+            self.leadership.settle(
+                partition_epoch=state.partition_epoch, replicas=state.replicas, isr=state.isr, now_ms=now_ms
+            )
+        self.advance(now_ms)
+
+    # Everybody who asks for something.
 
     def require_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Fence a client whose view of the leadership is older or newer than this replica's (KIP-320)."""
+        if 0 <= current_leader_epoch != self.state.leader_epoch:
+            self._refuse_epoch(current_leader_epoch)
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_replica(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """The same for a reader that a follower will do for (KIP-392)."""
         if 0 <= current_leader_epoch != self.state.leader_epoch:
-            if current_leader_epoch < self.state.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            self._refuse_epoch(current_leader_epoch)
 
-    def append(self, batch: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
-        """Append a client's batch and, since no other replica has to hold it first, commit it.
+    def _refuse_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch < self.state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-        One that `flush.messages` or `flush.ms` wants synced is committed by `flushed`: as with Kafka, no reader sees
-        what a power loss could still take back.
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether what was committed before this leader took over is known to be committed here, too.
+
+        Until then its watermark may be lower than one that a consumer was told before.
+        """
+        return self.leadership is None or self.log.high_watermark >= self.leadership.epoch_start_offset
+
+    # Appending.
+
+    def append(
+        self,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        for_all: bool = False,
+    ) -> AppendInfo:
+        """Append a client's batch; `for_all` (acks=all) needs enough replicas in sync.
+
+        Where no other replica has to hold it first, it is committed. One that `flush.messages` or `flush.ms` wants
+        synced is committed by `flushed`: as with Kafka, no reader sees what a power loss could still take back.
+        With followers, `note_append` comes next.
         """
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
+        if self.leadership is not None:
+            if for_all and len(self.leadership.in_sync.committed) < self._required:
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
         info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
         if not (log.flushes_on_append and log.flush_due(now_ms)):
             log.advance_high_watermark(log.log_end_offset)
         return info
 
-    def flushed(self, offset: int) -> bool:
+    def note_append(self, previous_end: Offset, *, now_ms: int, wall_ms: int) -> bool:
+        """A partition with followers was appended to; whether the watermark could move, as it can if they lag."""
+        assert self.leadership is not None
+        log = self.log
+        self.leadership.note_append(previous_end, now_ms)
+        if not (log.flushes_on_append and log.flush_due(wall_ms)):
+            self._counted_end = log.log_end_offset
+        return self.advance(now_ms)
+
+    def flushed(self, offset: int, *, now_ms: int) -> bool:
         """All below this offset is on the device; whether readers may see more now."""
         self.log.flushed(offset)
-        return self.is_leader and self.log.advance_high_watermark(offset)
+        if not self.is_leader:
+            return False
+        if self.leadership is None:
+            return self.log.advance_high_watermark(offset)
+        self._counted_end = max(self._counted_end, Offset(offset))
+        return self.advance(now_ms)
+
+    def outcome(self, end_offset: int) -> ErrorCode | None:
+        """What to answer to an acks=all append that ended there; None if its replicas do not have it yet."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < end_offset:
+            return None
+        if self.leadership is not None and len(self.leadership.in_sync.maximal) < self._required:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    @property
+    def _required(self) -> int:
+        assert self.leadership is not None
+        return self.leadership.required(self.log.config.min_insync_replicas)
+
+    # Followers.
+
+    def require_follower(self, replica_id: NodeId, broker_epoch: int, current_leader_epoch: int) -> Leadership:
+        """Let in who is a replica of this partition, in its present incarnation; nobody else's fetch means anything."""
+        self.require_leader(current_leader_epoch)
+        if not self._surroundings.knows(replica_id, broker_epoch):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.leadership is None or replica_id not in self.leadership.followers:
+            # Of the right epoch but not a replica: it may know of a reassignment that this node has yet to hear of.
+            known = current_leader_epoch >= 0
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.leadership
+
+    def note_fetch(
+        self, replica_id: NodeId, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, now_ms: int
+    ) -> Noted:
+        """A follower holds everything before `fetch_offset`, which lies on this leader's history."""
+        leadership = self.leadership
+        assert leadership is not None
+        leadership.followers[replica_id].note_fetch(
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
+        )
+        proposal = leadership.expansion(
+            replica_id, high_watermark=self.log.high_watermark, surroundings=self._surroundings
+        )
+        return Noted(self.advance(now_ms), proposal)
+
+    def advance(self, now_ms: int) -> bool:
+        """Move the high watermark as far as it may go; whether it moved."""
+        leadership = self.leadership
+        assert leadership is not None
+        log = self.log
+        return log.advance_high_watermark(
+            leadership.high_watermark(
+                log.high_watermark,
+                self._counted_end,
+                min_insync=log.config.min_insync_replicas,
+                surroundings=self._surroundings,
+                now_ms=now_ms,
+            )
+        )
+
+    # The ISR.
+
+    def lagging(self, now_ms: int) -> IsrProposal | None:
+        """Ask for an ISR without followers that did not keep up, if there are any."""
+        if self.leadership is None:
+            return None
+        return self.leadership.shrinking(
+            leader_end=self.log.log_end_offset, surroundings=self._surroundings, now_ms=now_ms
+        )
+
+    def isr_agreed(
+        self, proposal: IsrProposal, *, leader_epoch: int, partition_epoch: int, isr: tuple[NodeId, ...], now_ms: int
+    ) -> bool:
+        """The controller's answer to a proposal; whether the watermark has moved by it."""
+        if self.leadership is None or self.leadership.in_sync.proposal is not proposal:
+            return False
+        if leader_epoch != self.state.leader_epoch or partition_epoch < self.state.partition_epoch:
+            return False
+        self.state = replace(self.state, isr=isr, partition_epoch=partition_epoch)
+        self.leadership.partition_epoch = partition_epoch
+        self.leadership.in_sync.commit(isr)
+        return self.advance(now_ms)
+
+    def isr_refused(self, proposal: IsrProposal, *, now_ms: int) -> bool:
+        """The controller will not have it; whether the watermark has moved now that it does not count."""
+        if self.leadership is None or self.leadership.in_sync.proposal is not proposal:
+            return False
+        self.leadership.in_sync.withdraw()
+        return self.advance(now_ms)

@@ -13,6 +13,7 @@ from odradek.server.replicas import Replicas
 
 async def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> None:
     """Make the hosted partitions what the newest image says, at the cost of what changed."""
+    replicas.learn(image)
     topics = changes.topics
     if topics.created or topics.changed or topics.deleted:
         await replicas.apply_topics_gradually(topics)

@@ -17,12 +17,14 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.protocol.messages.fetch import FetchPartition, FetchRequest
-    from odradek.server.replicas import Hosted, Replicas
+    from odradek.server.hosted import Hosted
+    from odradek.server.replicas import Replicas
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
 LARGEST_EPOCH = (1 << 31) - 1
+CONSUMER = -1
 UNSENT = -2
 """Differs from every offset that can be sent, so that the first answer always counts as a change."""
 
@@ -36,6 +38,7 @@ class WatchedPartition:
         "hosted",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -58,6 +61,7 @@ class WatchedPartition:
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
 
     def changed(self, added_bytes: int) -> None:
         """The partition has more, or something else to tell."""
@@ -80,13 +84,16 @@ class FetchSession:
         "last_used_ms",
         "missing_bytes",
         "partitions",
+        "replica_id",
         "uses_topic_ids",
         "waiter",
         "watching",
     )
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, *, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
         self.id = session_id
+        self.replica_id = replica_id
+        """Whose it is; below 0 if it is a consumer's."""
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
@@ -116,7 +123,7 @@ class FetchSession:
                 if entry is not None:
                     self.dirty.pop(entry, None)
                     if entry.hosted is not None:
-                        entry.hosted.watchers.pop(entry, None)
+                        self._watchers_of(entry.hosted).pop(entry, None)
 
     def resolve_missing(self, replicas: Replicas) -> None:
         """Look again for partitions that were not there: an entry without one stays dirty until it is found."""
@@ -133,7 +140,11 @@ class FetchSession:
             hosted = replicas.find(entry.topic, entry.index)
         entry.hosted = hosted
         if hosted is not None and self.watching:
-            hosted.watchers[entry] = None
+            self._watchers_of(hosted)[entry] = None
+
+    def _watchers_of(self, hosted: Hosted) -> dict[WatchedPartition, None]:
+        """Where to hear of what it can read: followers see what readers may not see yet."""
+        return hosted.watchers if self.replica_id < 0 else hosted.followers
 
     def watch(self) -> None:
         """Hear of changes from now on."""
@@ -141,13 +152,13 @@ class FetchSession:
             self.watching = True
             for entry in self.partitions.values():
                 if entry.hosted is not None:
-                    entry.hosted.watchers[entry] = None
+                    self._watchers_of(entry.hosted)[entry] = None
 
     def close(self) -> None:
         if self.watching:
             for entry in self.partitions.values():
                 if entry.hosted is not None:
-                    entry.hosted.watchers.pop(entry, None)
+                    self._watchers_of(entry.hosted).pop(entry, None)
 
 
 class FetchSessions:
@@ -167,11 +178,13 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def open(self, request: FetchRequest, version: int, replicas: Replicas) -> tuple[FetchSession, bool]:
+    def open(
+        self, request: FetchRequest, version: int, replicas: Replicas, *, replica_id: int = CONSUMER
+    ) -> tuple[FetchSession, bool]:
         """The session that a request means, and whether its answer shall hold changes only."""
         uses_topic_ids = version >= 13
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            session = self._continue(request, uses_topic_ids, replicas)
+            session = self._continue(request, uses_topic_ids, replicas, replica_id)
             if not session.partitions:
                 self._drop(session.id)
                 session.id = NO_SESSION
@@ -182,7 +195,7 @@ class FetchSessions:
         session_id = NO_SESSION
         if request.session_epoch == INITIAL_EPOCH and self._make_room(now_ms):
             session_id = self._new_id()
-        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = FetchSession(session_id, replica_id=replica_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.want(request, replicas)
         if session_id != NO_SESSION:
             self._sessions[session_id] = session
@@ -194,9 +207,11 @@ class FetchSessions:
         if session.id == NO_SESSION:
             session.close()
 
-    def _continue(self, request: FetchRequest, uses_topic_ids: bool, replicas: Replicas) -> FetchSession:
+    def _continue(
+        self, request: FetchRequest, uses_topic_ids: bool, replicas: Replicas, replica_id: int
+    ) -> FetchSession:
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.replica_id != replica_id:  # Nobody else's fetch speaks for a replica.
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)

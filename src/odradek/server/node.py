@@ -228,6 +228,7 @@ class Node:
     def _open_replicas(self) -> None:
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
+        self.replicas.learn(self.image)
         self.replicas.apply_topics(whole_image(self.image))
         self.replicas.set_aside_strays()
         self.coordinators = Coordinators(self.config, self.world, self.replicas, self.controller)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from odradek.ids import NodeId, Offset, Uuid
+from odradek.metadata.image import EMPTY_IMAGE, Image
 from odradek.metadata.image.topics import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
@@ -23,14 +24,19 @@ from odradek.metadata.image.topics import (
 )
 from odradek.ports import World
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.replication.isr import IsrProposal
 from odradek.replication.partition import Partition, PartitionState
+from odradek.replication.read_replica import nearest_replica
+from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
-from odradek.server.fetch_sessions import WatchedPartition
+from odradek.server.hosted import ALL_BYTES, NO_TRAFFIC, Hosted, Traffic
+from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
 from odradek.storage.log import AppendInfo
 from odradek.storage.validation import Origin
-from odradek.values import value
+
+__all__ = ["Hosted", "Replicas"]
 
 log = logging.getLogger(__name__)
 
@@ -39,93 +45,6 @@ PARTITIONS_A_TURN = 16
 
 _NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-@value
-class Traffic:
-    """What went in and out since the node started."""
-
-    messages_in: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    produce_requests: int = 0
-    failed_produce_requests: int = 0
-    fetch_requests: int = 0
-
-    def plus(self, other: Traffic) -> Traffic:
-        return Traffic(
-            self.messages_in + other.messages_in,
-            self.bytes_in + other.bytes_in,
-            self.bytes_out + other.bytes_out,
-            self.produce_requests + other.produce_requests,
-            self.failed_produce_requests + other.failed_produce_requests,
-            self.fetch_requests + other.fetch_requests,
-        )
-
-
-NO_TRAFFIC = Traffic()
-
-
-class Hosted:
-    """One partition on this node, and the fetch sessions that want to hear of it."""
-
-    __slots__ = (
-        "appends",
-        "bytes_in",
-        "bytes_out",
-        "directory",
-        "failed_appends",
-        "first_offset",
-        "held_bytes",
-        "index",
-        "is_internal",
-        "partition",
-        "reads",
-        "topic",
-        "topic_id",
-        "watchers",
-    )
-
-    def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
-        self.topic = topic.name
-        self.topic_id = topic.topic_id
-        self.index = index
-        self.is_internal = topic.name.startswith("__")
-        """Perhaps one of the cluster's own topics: a glance that is good enough to look closer."""
-        self.partition = partition
-        self.directory = directory
-        self.held_bytes = 0
-        """What was appended and is shown once it is synced; watchers were not told of it yet."""
-        self.watchers: dict[WatchedPartition, None] = {}
-        self.first_offset = partition.log.log_end_offset
-        """Where this life of the node began to append: with the end of the log it counts records."""
-        self.appends = self.failed_appends = self.reads = 0
-        self.bytes_in = self.bytes_out = 0
-
-    def __repr__(self) -> str:
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def traffic(self) -> Traffic:
-        return Traffic(
-            messages_in=max(self.partition.log.log_end_offset - self.first_offset, 0),
-            bytes_in=self.bytes_in,
-            bytes_out=self.bytes_out,
-            produce_requests=self.appends + self.failed_appends,
-            failed_produce_requests=self.failed_appends,
-            fetch_requests=self.reads,
-        )
-
-    def tell_watchers(self, added_bytes: int) -> None:
-        for watcher in self.watchers:
-            watcher.changed(added_bytes)
-
-    def dismiss_watchers(self) -> None:
-        """Nothing will change here any more: readers look for the partition anew, and find out why."""
-        for watcher in self.watchers:
-            watcher.hosted = None
-            watcher.changed(1 << 62)
-        self.watchers.clear()
 
 
 class Replicas:
@@ -148,7 +67,18 @@ class Replicas:
         self._traffic_of_the_gone = NO_TRAFFIC
         self._offline: dict[tuple[str | Uuid, int], None] = {}
         """Partitions, under both names, that are this node's to serve and whose log directory has failed."""
+        self.image = EMPTY_IMAGE
+        """What the cluster agreed on, as far as this node has heard."""
+        self.surroundings = Surroundings(max_lag_ms=config.replica_lag_time_max_ms)
+        self._unsettled: dict[Hosted, None] = {}
+        """Led partitions with followers that may be behind: those whose ISR is worth a look."""
         self.on_all_offline: Callable[[], None] = lambda: None
+        self.on_role: Callable[[Hosted], None] = lambda hosted: None
+        """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
+        self.on_cluster: Callable[[], None] = lambda: None
+        """Told when brokers have come, gone or moved."""
+        self.on_proposal: Callable[[Hosted, IsrProposal], None] = lambda hosted, proposal: None
+        """Told to ask the controller for another ISR."""
 
     def __iter__(self) -> Iterator[Hosted]:
         for topic in self._by_name.values():
@@ -168,9 +98,20 @@ class Replicas:
         """What to answer where nothing was found, by the name or the id that was looked for."""
         if (topic, index) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if isinstance(topic, bytes) and topic not in self._by_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics = self.image.topics
+        if isinstance(topic, bytes):
+            known = topics.by_id.get(Uuid(topic))
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            known = topics.by_name.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def hosts(self, hosted: Hosted) -> bool:
+        """Whether it is still here: not deleted, not given away, its directory well."""
+        return self.find_by_id(hosted.topic_id, hosted.index) is hosted
 
     def require(self, topic: str, index: int) -> Hosted:
         hosted = self.find(topic, index)
@@ -180,9 +121,19 @@ class Replicas:
 
     # Using.
 
-    def append(self, hosted: Hosted, batch: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        hosted: Hosted,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        for_all: bool = False,
+    ) -> AppendInfo:
+        """As `Partition.append`, and whoever waits for it is told."""
+        partition = hosted.partition
         try:
-            info = hosted.partition.append(batch, now_ms=now_ms, origin=origin)
+            info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
             hosted.failed_appends += 1
             raise self.storage_error(hosted, failure) from failure
@@ -191,18 +142,61 @@ class Replicas:
             raise
         hosted.appends += 1
         hosted.bytes_in += len(batch)
-        if hosted.watchers:
-            partition_log = hosted.partition.log
+        if partition.leadership is not None:
+            self._appended_for_others(hosted, info, len(batch), now_ms)
+        elif hosted.watchers:
+            partition_log = partition.log
             if partition_log.high_watermark == partition_log.log_end_offset:
                 hosted.tell_watchers(len(batch))
             else:
                 hosted.held_bytes += len(batch)
         return info
 
+    def _appended_for_others(self, hosted: Hosted, info: AppendInfo, size: int, wall_ms: int) -> None:
+        if info.duplicate:
+            return
+        hosted.held_bytes += size
+        self._unsettled[hosted] = None
+        now_ms = self._world.clock.monotonic_ms()
+        moved = hosted.partition.note_append(Offset(info.base_offset), now_ms=now_ms, wall_ms=wall_ms)
+        hosted.tell_followers(size)
+        if moved:
+            hosted.committed()
+
+    def note_fetch(
+        self, hosted: Hosted, replica_id: NodeId, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int
+    ) -> None:
+        """A follower has everything below that offset; who waited for that is told."""
+        noted = hosted.partition.note_fetch(
+            replica_id,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            now_ms=self._world.clock.monotonic_ms(),
+        )
+        if noted.proposal is not None:
+            self.on_proposal(hosted, noted.proposal)
+        if noted.high_watermark_moved:
+            hosted.committed()
+
+    def nearest_replica(
+        self, hosted: Hosted, *, client_rack: str, fetch_offset: Offset, listener: str
+    ) -> NodeId | None:
+        """Where a consumer in that rack should read instead, if `replica.selector.class` wants that."""
+        leadership = hosted.partition.leadership
+        if leadership is None or self._config.replica_selector_class != RACK_AWARE_SELECTOR:
+            return None
+        racks = {
+            broker_id: broker.rack
+            for broker_id, broker in self.image.cluster.brokers.items()
+            if not broker.fenced and broker.endpoint(listener) is not None
+        }
+        return nearest_replica(leadership, racks, client_rack=client_rack, fetch_offset=fetch_offset)
+
     def delete_records(self, hosted: Hosted, before: Offset) -> None:
         with self.minding_the_disk(hosted):
             hosted.partition.log.delete_records_before(before)
-        hosted.tell_watchers(0)
+        hosted.tell_all(0)
 
     @contextmanager
     def minding_the_disk(self, hosted: Hosted) -> Iterator[None]:
@@ -227,9 +221,8 @@ class Replicas:
             await self._world.workers.run(work)
         except OSError as failure:
             return self.storage_error(hosted, failure)
-        if hosted.partition.flushed(work.offset):
-            held_bytes, hosted.held_bytes = hosted.held_bytes, 0
-            hosted.tell_watchers(held_bytes)
+        if hosted.partition.flushed(work.offset, now_ms=self._world.clock.monotonic_ms()):
+            hosted.committed()
         return None
 
     # Counting.
@@ -255,6 +248,15 @@ class Replicas:
         return total
 
     # What the cluster agreed on.
+
+    def learn(self, image: Image) -> None:
+        """Look at a new image before its changes are applied: who is there, and what exists elsewhere."""
+        before, self.image = self.image, image
+        if image.cluster is not before.cluster:
+            surroundings, brokers = self.surroundings, image.cluster.brokers
+            surroundings.registered = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
+            surroundings.active = {broker_id: None for broker_id, broker in brokers.items() if broker.active}
+            self.on_cluster()
 
     def apply_topics(self, changes: TopicChanges) -> None:
         """Carry out what one metadata delta did to partitions, all at once: at the start nobody waits for anything."""
@@ -283,7 +285,10 @@ class Replicas:
 
     def apply_topic_config(self, topic: str) -> None:
         for hosted in self._by_name.get(topic, {}).values():
-            hosted.partition.log.config = self._log_config_of(topic)
+            partition = hosted.partition
+            partition.log.config = self._log_config_of(topic)
+            if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
+                hosted.committed()  # Fewer have to be in sync than before.
 
     def apply_broker_config(self) -> None:
         """The defaults of topics may be others now."""
@@ -312,16 +317,40 @@ class Replicas:
             self._directory_error(directory, failure)
             self._note_offline(topic.name, topic.topic_id, index)
             return
-        hosted = Hosted(topic, index, Partition(self._node_id, partition_log), directory)
-        hosted.partition.apply(_state(registration))
+        hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.surroundings), directory)
+        hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
         self._by_name.setdefault(topic.name, {})[index] = hosted
         self._by_id.setdefault(topic.topic_id, {})[index] = hosted
+        self.on_role(hosted)
 
     def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         hosted = self.find_by_id(topic.topic_id, index)
-        if hosted is not None:
-            hosted.partition.apply(_state(registration))
-            hosted.tell_watchers(0)
+        if hosted is None:
+            if self._node_id in registration.replicas and (topic.topic_id, index) not in self._offline:
+                self._host(topic, index, registration)
+        elif self._node_id not in registration.replicas:
+            del self._by_name[topic.name][index]
+            del self._by_id[topic.topic_id][index]
+            self._discard(hosted)
+        else:
+            self._reconsider(hosted, registration)
+
+    def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:
+        partition = hosted.partition
+        before = partition.state
+        led = partition.is_leader
+        watermark = partition.log.high_watermark
+        partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
+        if led and not partition.is_leader:
+            hosted.resigned()
+            self._unsettled.pop(hosted, None)
+        elif partition.log.high_watermark != watermark:
+            hosted.committed()
+        if partition.state.leader_epoch != before.leader_epoch or partition.is_leader != led:
+            hosted.tell_all(ALL_BYTES)  # What they were promised may not hold any more: let them ask again.
+            self.on_role(hosted)
+        if partition.leadership is not None:
+            self._unsettled[hosted] = None
 
     def _delete(self, topic: TopicImage) -> Iterator[None]:
         self._by_name.pop(topic.name, None)
@@ -329,13 +358,23 @@ class Replicas:
             self._offline.pop((topic.name, index), None)
             self._offline.pop((topic.topic_id, index), None)
         for hosted in self._by_id.pop(topic.topic_id, {}).values():
-            self._traffic_of_the_gone = self._traffic_of_the_gone.plus(hosted.traffic)
-            hosted.dismiss_watchers()
-            try:
-                hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
-            except OSError as failure:
-                self._directory_error(hosted.directory, failure)
+            self._discard(hosted)
             yield
+
+    def _discard(self, hosted: Hosted) -> None:
+        """It is no longer this node's: nobody finds it any more, and its log goes."""
+        self._traffic_of_the_gone = self._traffic_of_the_gone.plus(hosted.traffic)
+        self._retire(hosted)
+        try:
+            hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
+        except OSError as failure:
+            self._directory_error(hosted.directory, failure)
+
+    def _retire(self, hosted: Hosted) -> None:
+        self._unsettled.pop(hosted, None)
+        hosted.partition.stop_leading()
+        hosted.dismiss()
+        self.on_role(hosted)
 
     def _directory_for(self, topic: str, index: int, registered: Uuid) -> LogDirectory | None:
         """Where the partition is already, or is said to be; a new one goes where the fewest are.
@@ -357,7 +396,7 @@ class Replicas:
 
     def storage_error(self, hosted: Hosted, failure: OSError) -> KafkaError:
         """What to answer when a partition's files fail; that of one deleted meanwhile does not speak of the disk."""
-        if self.find_by_id(hosted.topic_id, hosted.index) is not hosted:
+        if not self.hosts(hosted):
             return KafkaError(self.why_missing(hosted.topic, hosted.index))
         return self._directory_error(hosted.directory, failure)
 
@@ -374,9 +413,9 @@ class Replicas:
         directory.go_offline()
         for hosted in list(self):
             if hosted.directory is directory:
-                hosted.dismiss_watchers()
                 del self._by_name[hosted.topic][hosted.index]
                 del self._by_id[hosted.topic_id][hosted.index]
+                self._retire(hosted)
                 self._note_offline(hosted.topic, hosted.topic_id, hosted.index)
         if not any(each.online for each in self.directories):
             log.critical("All log directories have failed")
@@ -387,6 +426,20 @@ class Replicas:
         self._offline[topic, index] = self._offline[topic_id, index] = None
 
     # Housekeeping.
+
+    async def check_isrs(self) -> None:
+        """Ask for an ISR without the followers that lag; only partitions that were written to can have any."""
+        now_ms = self._world.clock.monotonic_ms()
+        for hosted in list(self._unsettled):
+            partition = hosted.partition
+            if partition.leadership is None or partition.leadership.all_hold(partition.log.log_end_offset):
+                del self._unsettled[hosted]
+                continue
+            proposal = partition.lagging(now_ms)
+            if proposal is not None:
+                self.on_proposal(hosted, proposal)
+            if partition.advance(now_ms):
+                hosted.committed()  # It waited for one outside of the ISR that has fallen behind.
 
     async def retain(self) -> None:
         """Let old segments go and remove the files of those that went long enough ago."""
@@ -401,7 +454,7 @@ class Replicas:
             except OSError as failure:
                 self._directory_error(hosted.directory, failure)
             if partition_log.log_start_offset != before:
-                hosted.tell_watchers(0)
+                hosted.tell_all(0)
         for directory in self.directories:
             if directory.online:
                 try:

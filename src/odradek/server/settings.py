@@ -28,6 +28,8 @@ from odradek.values import value
 ValueT = TypeVar("ValueT")
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 BOOLEAN, STRING, SHORT, INT, LONG, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -449,6 +451,13 @@ class NodeSettings:
     )
     replica_socket_timeout_ms = Setting[int](
         INT, 30_000, "How long a follower waits for its leader's answer.", None, HIGH
+    )
+    replica_selector_class = Setting[str | None](
+        STRING,
+        None,
+        "Whether consumers are sent to a replica in their rack (`client.rack`); without it, or with `LeaderSelector`, "
+        "they read from leaders.",
+        Choices((RACK_AWARE_SELECTOR, LEADER_SELECTOR)),
     )
 
     # The metadata quorum

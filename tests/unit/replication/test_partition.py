@@ -11,6 +11,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.replication.partition import Partition, PartitionState
+from odradek.replication.surroundings import Surroundings
 from odradek.sim.disk import Device
 from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.trace import Trace
@@ -33,8 +34,8 @@ def partition(config: LogConfig, *, leader: NodeId = ME, leader_epoch: int = 0) 
         config=config,
         now_ms=NOW_MS,
     )
-    replica = Partition(ME, log)
-    replica.apply(PartitionState(leader, LeaderEpoch(leader_epoch), 0, (ME,), (ME,)))
+    replica = Partition(ME, log, Surroundings())
+    replica.apply(PartitionState(leader, LeaderEpoch(leader_epoch), 0, (ME,), (ME,)), now_ms=0)
     return replica
 
 
@@ -59,9 +60,9 @@ def test_what_must_be_synced_is_shown_once_it_is() -> None:
     work = replica.log.flush_work()
     append(replica)
     work()
-    assert replica.flushed(work.offset)
+    assert replica.flushed(work.offset, now_ms=0)
     assert replica.log.high_watermark == 3
-    assert not replica.flushed(work.offset)
+    assert not replica.flushed(work.offset, now_ms=0)
     append(replica)
     assert (replica.log.high_watermark, replica.log.log_end_offset) == (3, 5)
 
@@ -71,7 +72,7 @@ def test_only_a_leader_appends() -> None:
     with pytest.raises(KafkaError) as refused:
         append(replica)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not replica.flushed(0)
+    assert not replica.flushed(0, now_ms=0)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""Fetch, versions 4 to 18: long poll and fetch sessions (KIP-227), for consumers.
+"""Fetch, versions 4 to 18: long poll and fetch sessions (KIP-227), for consumers and followers.
 
-Records leave as slices of log files. A request that finds too little waits until enough was committed or its time is
-up; one that meets an error is answered at once. What is not in memory is read by a worker, never by the loop.
-Not done yet: replica fetches and preferred read replicas.
+Records leave as slices of log files. A request that finds too little waits until enough was committed (a follower:
+appended) or its time is up; one that meets an error is answered at once. What is not in memory is read by a worker,
+never by the loop. The offset that a follower asks for tells its leader what it has. Consumers of version 11 and above
+may read from followers, and are sent to one in their rack (KIP-392) if `replica.selector.class` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.ids import NO_OFFSET, LeaderEpoch, Offset
+from odradek.ids import NO_OFFSET, LeaderEpoch, NodeId, Offset
 from odradek.ports import FileSlice
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -19,50 +20,92 @@ from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
-from odradek.security.acl import Operation
-from odradek.server.authorizer import topic_check
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import allowed, topic_check
 from odradek.server.context import Context
 from odradek.server.fetch_sessions import FetchSession, WatchedPartition, topic_key
+from odradek.server.hosted import Hosted
+from odradek.server.known_leaders import KnownLeaders
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role, serves
+from odradek.storage.log import Log
+from odradek.values import value
 
 READ_COMMITTED = 1
-CONSUMER = -1
+_READS_FROM_FOLLOWERS_VERSION = 11
 _REPLICA_STATE_VERSION = 15
+_LEADER_VERSION = 16
+_NAMES_A_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @serves(ApiKey.FETCH, on=Role.BROKER)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     node = ctx.node
     sessions = node.fetch_sessions
+    reader = _reader(ctx, request)
     try:
-        session, incremental = sessions.open(request, ctx.api_version, node.replicas)
+        session, incremental = sessions.open(request, ctx.api_version, node.replicas, replica_id=reader.replica_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=0)
-    replica_id = request.replica_state.replica_id if ctx.api_version >= _REPLICA_STATE_VERSION else request.replica_id
     collector = Collector(
         session,
         node.replicas,
+        reader,
         max_bytes=min(request.max_bytes, node.config.fetch_max_bytes),
         committed_only=request.isolation_level == READ_COMMITTED,
-        by_replica=replica_id > CONSUMER,
-        may_read=topic_check(ctx, Operation.READ),
+        may_read=_permission(ctx, reader),
     )
     try:
         collector.collect()
         min_bytes = min(request.min_bytes, collector.max_bytes)
         # A Fetch that wants nothing has nothing to wait for: consumers end a session with one, and wait for the answer.
-        waits = request.max_wait_ms > 0 and bool(session.partitions) and not collector.failed
-        if waits and collector.size < min_bytes:
+        waits = request.max_wait_ms > 0 and bool(session.partitions)
+        if waits and collector.size < min_bytes and not collector.urgent:
             await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
             collector.collect()
         if collector.has_cold_slices():
             await collector.warm(ctx)
     finally:
         sessions.done(session)
-    return FetchResponse(session_id=session.id, responses=collector.answer(incremental=incremental))
+    response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=incremental))
+    if collector.failed and ctx.api_version >= _LEADER_VERSION:
+        _name_leaders(ctx, response)
+    return response
+
+
+def _reader(ctx: Context, request: FetchRequest) -> Reader:
+    version = ctx.api_version
+    state = request.replica_state
+    return Reader(
+        replica_id=NodeId(state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id),
+        broker_epoch=state.replica_epoch if version >= _REPLICA_STATE_VERSION else -1,
+        may_read_followers=version >= _READS_FROM_FOLLOWERS_VERSION,
+        rack=request.rack_id,
+        listener_name=ctx.listener_name,
+    )
+
+
+def _permission(ctx: Context, reader: Reader) -> Callable[[str], bool] | None:
+    if reader.replica_id < 0:
+        return topic_check(ctx, Operation.READ)
+    return None if allowed(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else lambda topic: False
+
+
+def _name_leaders(ctx: Context, response: FetchResponse) -> None:
+    leaders = KnownLeaders(ctx.node.image, ctx.listener_name)
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in _NAMES_A_LEADER:
+                leader, epoch = leaders.leader_of(topic.topic_id, data.partition_index)
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for node_id, endpoint, rack in leaders.endpoints()
+    ]
 
 
 async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wait_ms: int) -> None:
@@ -82,40 +125,55 @@ async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wai
             waiter.cancel()
 
 
+@value
+class Reader:
+    """Who fetches."""
+
+    replica_id: NodeId
+    """Below 0 if it is a consumer."""
+    broker_epoch: int
+    may_read_followers: bool
+    rack: str
+    listener_name: str
+
+
 class Collector:
     """Reads what a session's dirty partitions have, up to the request's size."""
 
     __slots__ = (
-        "_by_replica",
         "_committed_only",
         "_found",
         "_may_read",
+        "_reader",
         "_replicas",
         "_session",
         "failed",
         "max_bytes",
         "size",
+        "urgent",
     )
 
     def __init__(
         self,
         session: FetchSession,
         replicas: Replicas,
+        reader: Reader,
         *,
         max_bytes: int,
         committed_only: bool,
-        by_replica: bool,
         may_read: Callable[[str], bool] | None = None,
     ) -> None:
         self._session = session
         self._replicas = replicas
         self._committed_only = committed_only
-        self._by_replica = by_replica
+        self._reader = reader
         self._may_read = may_read
         self._found: dict[WatchedPartition, PartitionData] = {}
         self.max_bytes = max_bytes
         self.size = 0
         self.failed = False
+        self.urgent = False
+        """Whether there is something to tell that cannot wait: an error, a history that differs, another replica."""
 
     def collect(self) -> None:
         dirty = self._session.dirty
@@ -124,17 +182,20 @@ class Collector:
             try:
                 data = self._read(entry)
             except OSError as failure:
-                self.failed = True
+                self.failed = self.urgent = True
                 assert entry.hosted is not None
                 data = _error_data(entry, self._replicas.storage_error(entry.hosted, failure).code)
             except KafkaError as error:
-                self.failed = True
+                self.failed = self.urgent = True
                 data = _error_data(entry, error.code)
             else:
                 size = len(data.records or b"")
                 self.size += size
-                readable_end = data.last_stable_offset if self._committed_only else data.high_watermark
-                if entry.fetch_offset >= readable_end and data.diverging_epoch.epoch < 0:
+                assert entry.hosted is not None
+                readable_end = self._readable_end(entry.hosted)
+                if data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
+                    self.urgent = True
+                elif entry.fetch_offset >= readable_end:
                     del dirty[entry]
                 elif size:
                     # To the end of the line after its turn, or those behind it would never get theirs.
@@ -150,11 +211,17 @@ class Collector:
             topic = entry.topic_id if self._session.uses_topic_ids else entry.topic
             raise KafkaError(self._replicas.why_missing(topic, entry.index))
         partition = hosted.partition
-        if self._by_replica:
-            # Nobody but this node is a replica of anything here.
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        partition.require_leader(entry.current_leader_epoch)
+        reader = self._reader
+        if reader.replica_id >= 0:
+            partition.require_follower(reader.replica_id, reader.broker_epoch, entry.current_leader_epoch)
+        elif reader.may_read_followers:
+            partition.require_replica(entry.current_leader_epoch)
+        else:
+            partition.require_leader(entry.current_leader_epoch)
         log = partition.log
+        diverging = _divergence(log, entry)
+        if diverging is None and reader.replica_id >= 0:
+            self._note(hosted, entry)
         data = PartitionData(
             partition_index=entry.index,
             error_code=0,
@@ -164,17 +231,20 @@ class Collector:
             aborted_transactions=None,
             records=b"",
         )
-        if entry.last_fetched_epoch >= 0:
-            end = log.end_offset_for_epoch(LeaderEpoch(entry.last_fetched_epoch))
-            if end.epoch < 0:
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
-                data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        if diverging is not None:
+            data.diverging_epoch = diverging
+            return data
+        if reader.rack:
+            nearest = self._replicas.nearest_replica(
+                hosted, client_rack=reader.rack, fetch_offset=Offset(entry.fetch_offset), listener=reader.listener_name
+            )
+            if nearest is not None:
+                data.preferred_read_replica = nearest
                 return data
         remaining = self.max_bytes - self.size
         if remaining <= 0 and self.size:
             return data
-        end_offset = log.last_stable_offset if self._committed_only else log.high_watermark
+        end_offset = self._readable_end(hosted)
         read = log.read(
             Offset(entry.fetch_offset),
             max_bytes=min(entry.max_bytes, max(remaining, 0)),
@@ -182,13 +252,31 @@ class Collector:
             minimum_one=self.size == 0,
         )
         data.records = read.records
-        hosted.reads += 1
-        if self._committed_only:
+        hosted.reads += reader.replica_id < 0
+        if self._committed_only and reader.replica_id < 0:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=gone.producer_id, first_offset=gone.first_offset)
                 for gone in log.aborted_transactions(Offset(entry.fetch_offset), end_offset)
             ]
         return data
+
+    def _readable_end(self, hosted: Hosted) -> Offset:
+        log = hosted.partition.log
+        if self._reader.replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self._committed_only else log.high_watermark
+
+    def _note(self, hosted: Hosted, entry: WatchedPartition) -> None:
+        """Let the leader know what the follower has, unless it is an offset that the leader never had."""
+        log = hosted.partition.log
+        if log.log_start_offset <= entry.fetch_offset <= log.log_end_offset:
+            self._replicas.note_fetch(
+                hosted,
+                self._reader.replica_id,
+                fetch_offset=Offset(entry.fetch_offset),
+                log_start_offset=Offset(entry.log_start_offset),
+                broker_epoch=self._reader.broker_epoch,
+            )
 
     def _check_permission(self, entry: WatchedPartition) -> None:
         """A topic that is not there is as closed as one that is, unless nobody knows the name of its id."""
@@ -220,7 +308,10 @@ class Collector:
             if incremental and not _has_news(entry, data):
                 continue
             if entry.hosted is not None:
-                entry.hosted.bytes_out += len(data.records or b"")
+                if self._reader.replica_id < 0:
+                    entry.hosted.bytes_out += len(data.records or b"")
+                else:
+                    entry.hosted.replication_bytes_out += len(data.records or b"")
             entry.sent_high_watermark = data.high_watermark
             entry.sent_log_start_offset = data.log_start_offset
             name = topic_key(entry)
@@ -238,7 +329,20 @@ def _has_news(entry: WatchedPartition, data: PartitionData) -> bool:
         or data.high_watermark != entry.sent_high_watermark
         or data.log_start_offset != entry.sent_log_start_offset
         or data.diverging_epoch.epoch >= 0
+        or data.preferred_read_replica >= 0
     )
+
+
+def _divergence(log: Log, entry: WatchedPartition) -> EpochEndOffset | None:
+    """Where the reader's history leaves this one's, if it does (KIP-595)."""
+    if entry.last_fetched_epoch < 0:
+        return None
+    end = log.end_offset_for_epoch(LeaderEpoch(entry.last_fetched_epoch))
+    if end.epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
+        return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    return None
 
 
 def _is_cold(data: PartitionData) -> bool:

@@ -1,8 +1,8 @@
 """Produce, versions 3 to 13 (announced from 0, as Kafka does; 0 to 2 close the connection).
 
 Each partition's batch is appended while it still lies in the receive buffer. acks=0 is not answered, and an error there
-closes the connection, which is all that such a client can notice. acks=1 and acks=all are answered once appended: this
-node is the only replica. Not done yet: transactional batches.
+closes the connection, which is all that such a client can notice. acks=1 is answered once appended, acks=all once every
+in-sync replica has it. Who asks the wrong node is told the right one (KIP-951). Not done yet: transactional batches.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -20,13 +22,17 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.security.acl import Operation
+from odradek.server.acknowledgements import Acknowledgements, PendingAck
 from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
 from odradek.server.handlers.quick_produce import accepted, is_transactional, refused
 from odradek.server.handlers.quick_produce_one import quick_produce_one
-from odradek.server.replicas import Hosted
+from odradek.server.hosted import Hosted
+from odradek.server.known_leaders import KnownLeaders
 from odradek.server.routes import Role, serves
 
+ALL = -1
+LEADER_VERSION = 10
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
@@ -53,13 +59,29 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
         if appends.failed is not None:
             raise appends.failed
         return None
-    return ProduceResponse(responses=responses)
+    if appends.unacknowledged:
+        await appends.wait_for_replicas(request.timeout_ms)
+    response = ProduceResponse(responses=responses)
+    if ctx.api_version >= LEADER_VERSION:
+        _name_leaders(ctx, response)
+    return response
 
 
 class _Appends:
     """The appends of one request, and what they leave to be done."""
 
-    __slots__ = ("_by_id", "_ctx", "_may_write", "_now_ms", "_refusal", "failed", "to_flush")
+    __slots__ = (
+        "_acknowledgements",
+        "_by_id",
+        "_ctx",
+        "_for_all",
+        "_may_write",
+        "_now_ms",
+        "_refusal",
+        "failed",
+        "to_flush",
+        "unacknowledged",
+    )
 
     def __init__(self, ctx: Context, request: ProduceRequest) -> None:
         self._ctx = ctx
@@ -69,6 +91,9 @@ class _Appends:
         self._may_write = topic_check(ctx, Operation.WRITE)
         self.failed: KafkaError | None = None
         self.to_flush: list[tuple[Hosted, PartitionProduceResponse]] = []
+        self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
+        self._for_all = request.acks == ALL
+        self._acknowledgements = Acknowledgements()
 
     def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
         try:
@@ -88,14 +113,36 @@ class _Appends:
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
-            info = replicas.append(hosted, records, now_ms=self._now_ms)
+            info = replicas.append(hosted, records, now_ms=self._now_ms, for_all=self._for_all)
         except KafkaError as error:
             self.failed = error
             return refused(part.index, error)
         answer = accepted(part.index, info)
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append((hosted, answer))
+        if self._for_all and hosted.partition.leadership is not None:
+            self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
         return answer
+
+    async def wait_for_replicas(self, timeout_ms: int) -> None:
+        await self._acknowledgements.wait(self._ctx.node.purgatory, timeout_ms=timeout_ms)
+        for pending, answer in self.unacknowledged:
+            if not answer.error_code:
+                answer.error_code = pending.outcome
+
+
+def _name_leaders(ctx: Context, response: ProduceResponse) -> None:
+    leaders = KnownLeaders(ctx.node.image, ctx.listener_name)
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                key = topic.topic_id if ctx.api_version >= TOPIC_ID_VERSION else topic.name
+                leader, epoch = leaders.leader_of(key, part.index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for node_id, endpoint, rack in leaders.endpoints()
+    ]
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -100,7 +100,7 @@ def is_transactional(batch: memoryview) -> bool:
 def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
     """Whether an append may have to wait, or be refused for what only the declared way looks at."""
     return (
-        not -1 <= acks <= 1
+        not hosted.partition.least_instant_acks <= acks <= 1  # It waits for followers, or is told who leads.
         or hosted.is_internal  # The declared way knows which topics are the cluster's own.
         or hosted.partition.log.flushes_on_append
         or is_transactional(batch)

@@ -1,0 +1,47 @@
+"""The in-sync replicas of a partition: those the cluster agreed on, and those its leader has asked for (KIP-497)."""
+
+from __future__ import annotations
+
+from odradek.ids import LeaderEpoch, NodeId
+from odradek.values import value
+
+
+@value
+class IsrProposal:
+    """Another ISR, as the leader asks the controller for it; valid for one partition epoch only."""
+
+    isr: tuple[NodeId, ...]
+    broker_epochs: tuple[int, ...]
+    """Of each of them, as it fetched last: the controller refuses one that has started anew since (KIP-903)."""
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+
+
+class InSync:
+    """The ISR as its leader has to see it while an answer of the controller may be on its way."""
+
+    __slots__ = ("committed", "maximal", "proposal")
+
+    def __init__(self, committed: tuple[NodeId, ...]) -> None:
+        self.committed = committed
+        self.maximal = committed
+        """All who may be in it: whoever is asked in counts at once, whoever is asked out counts until it is out.
+
+        The controller may have agreed already, and may elect any of them as the next leader.
+        """
+        self.proposal: IsrProposal | None = None
+
+    def propose(self, proposal: IsrProposal) -> None:
+        assert self.proposal is None, "one proposal at a time"
+        self.proposal = proposal
+        self.maximal = (*self.committed, *(replica for replica in proposal.isr if replica not in self.committed))
+
+    def commit(self, isr: tuple[NodeId, ...]) -> None:
+        """The cluster agreed on this, whatever was asked for."""
+        self.committed = self.maximal = isr
+        self.proposal = None
+
+    def withdraw(self) -> None:
+        """The controller has refused and will not change its mind: what was asked for is not the case."""
+        self.maximal = self.committed
+        self.proposal = None

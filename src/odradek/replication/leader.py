@@ -1,0 +1,187 @@
+"""A partition seen by its leader: how far each follower is, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.ids import NO_OFFSET, LeaderEpoch, NodeId, Offset
+from odradek.replication.high_watermark import next_high_watermark
+from odradek.replication.isr import InSync, IsrProposal
+from odradek.replication.surroundings import NO_BROKER_EPOCH, Surroundings
+
+LONG_AGO_MS = -(1 << 62)
+
+
+class FollowerProgress:
+    """How far one follower is, which its fetches tell."""
+
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_at_last_fetch",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, *, last_caught_up_ms: int) -> None:
+        self.log_end_offset = NO_OFFSET
+        """Not known to this leader before the first fetch."""
+        self.log_start_offset = NO_OFFSET
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.last_caught_up_ms = last_caught_up_ms
+        """When it last held all that there was."""
+        self.last_fetch_ms = LONG_AGO_MS
+        self.leader_end_at_last_fetch = NO_OFFSET
+
+    def note_fetch(
+        self, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: int
+    ) -> None:
+        """It asks for what comes behind `fetch_offset`, so it holds everything before.
+
+        A follower under steady load never sees the end, but it is in time if it has reached what was the end when it
+        last asked: it was caught up then.
+        """
+        if fetch_offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.leader_end_at_last_fetch:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self.leader_end_at_last_fetch = leader_end
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, *, leader_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
+        return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
+
+
+class Leadership:
+    """One leader epoch of a partition with followers."""
+
+    __slots__ = ("epoch_start_offset", "followers", "in_sync", "leader_epoch", "node_id", "partition_epoch")
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: int,
+        replicas: tuple[NodeId, ...],
+        isr: tuple[NodeId, ...],
+        epoch_start_offset: Offset,
+        now_ms: int,
+    ) -> None:
+        self.node_id = node_id
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        """The end of the log when this node took over: all before it is of earlier leaders."""
+        self.followers: dict[NodeId, FollowerProgress] = {}
+        self.settle(partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms)
+
+    def settle(
+        self, *, partition_epoch: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...], now_ms: int
+    ) -> None:
+        """Take over what the cluster agreed on within this leader epoch; what is known of followers stays.
+
+        A replica that is in sync by agreement has its time from now on to show it.
+        """
+        self.partition_epoch = partition_epoch
+        self.in_sync = InSync(isr)
+        known = self.followers
+        self.followers = {}
+        for replica in replicas:
+            if replica != self.node_id:
+                progress = known.get(replica)
+                if progress is None:
+                    progress = FollowerProgress(last_caught_up_ms=now_ms if replica in isr else LONG_AGO_MS)
+                self.followers[replica] = progress
+
+    # What happens.
+
+    def note_append(self, previous_end: Offset, now_ms: int) -> None:
+        """The log has grown: who held all of it until now is behind from now on."""
+        for progress in self.followers.values():
+            if progress.log_end_offset == previous_end:
+                progress.last_caught_up_ms = now_ms
+
+    # What follows from it.
+
+    def high_watermark(
+        self, current: Offset, leader_end: Offset, *, min_insync: int, surroundings: Surroundings, now_ms: int
+    ) -> Offset:
+        """Where the watermark may be now.
+
+        It stays while fewer are in sync than `min.insync.replicas` (KIP-966): what it passes then could be lost with
+        replicas that an election may do without. It also waits for a replica outside of the ISR that has caught up and
+        is about to come in, or it would be kept out by every further append.
+        """
+        if len(self.in_sync.committed) < self.required(min_insync):
+            return current
+        counted = self._counted_ends(leader_end, surroundings, now_ms)
+        return next_high_watermark(current, leader_end, counted)
+
+    def required(self, min_insync: int) -> int:
+        """How many must be in sync: a topic with fewer replicas than `min.insync.replicas` needs all it has."""
+        return min(min_insync, len(self.followers) + 1)
+
+    def _counted_ends(self, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> Iterator[Offset]:
+        maximal = self.in_sync.maximal
+        for replica, progress in self.followers.items():
+            if replica in maximal or (
+                surroundings.may_join(replica, progress.broker_epoch)
+                and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
+            ):
+                yield progress.log_end_offset
+
+    def expansion(self, replica: NodeId, *, high_watermark: Offset, surroundings: Surroundings) -> IsrProposal | None:
+        """The ISR with this follower, if it belongs there now.
+
+        It must hold all that is committed, and all of earlier epochs: what those have committed is not known here
+        before the watermark has reached this epoch's start.
+        """
+        progress = self.followers[replica]
+        if (
+            self.in_sync.proposal is not None
+            or replica in self.in_sync.committed
+            or progress.log_end_offset < high_watermark
+            or progress.log_end_offset < self.epoch_start_offset
+            or not surroundings.may_join(replica, progress.broker_epoch)
+        ):
+            return None
+        return self._propose((*self.in_sync.committed, replica), surroundings.broker_epoch)
+
+    def shrinking(self, *, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> IsrProposal | None:
+        """The ISR without those who lag, if there are any."""
+        if self.in_sync.proposal is not None:
+            return None
+        max_lag_ms = surroundings.max_lag_ms
+        kept = tuple(
+            replica
+            for replica in self.in_sync.committed
+            if replica == self.node_id
+            or replica not in self.followers
+            or self.followers[replica].is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=max_lag_ms)
+        )
+        return None if kept == self.in_sync.committed else self._propose(kept, surroundings.broker_epoch)
+
+    def _propose(self, isr: tuple[NodeId, ...], own_broker_epoch: int) -> IsrProposal:
+        proposal = IsrProposal(
+            isr=isr,
+            broker_epochs=tuple(self._broker_epoch(replica, own_broker_epoch) for replica in isr),
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+        )
+        self.in_sync.propose(proposal)
+        return proposal
+
+    def _broker_epoch(self, replica: NodeId, own: int) -> int:
+        """-1 for one in the ISR that has not fetched from this leader yet: the controller then takes any."""
+        if replica == self.node_id:
+            return own
+        progress = self.followers.get(replica)
+        return NO_BROKER_EPOCH if progress is None else progress.broker_epoch
+
+    def all_hold(self, offset: Offset) -> bool:
+        """Whether every follower has the log up to there: then none can lag."""
+        return all(progress.log_end_offset >= offset for progress in self.followers.values())

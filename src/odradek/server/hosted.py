@@ -1,0 +1,157 @@
+"""One partition on this node, and everybody who waits for something to happen to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from odradek.metadata.image.topics import TopicImage
+from odradek.protocol.errors import ErrorCode
+from odradek.replication.partition import Partition
+from odradek.server.acknowledgements import PendingAck
+from odradek.server.fetch_sessions import WatchedPartition
+from odradek.storage.directories import LogDirectory
+from odradek.values import value
+
+ALL_BYTES = 1 << 62
+"""More than anybody waits for: who is told of so many looks at once."""
+
+
+@value
+class Traffic:
+    """What went in and out since the node started."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.messages_in + other.messages_in,
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.produce_requests + other.produce_requests,
+            self.failed_produce_requests + other.failed_produce_requests,
+            self.fetch_requests + other.fetch_requests,
+            self.replication_bytes_in + other.replication_bytes_in,
+            self.replication_bytes_out + other.replication_bytes_out,
+        )
+
+
+NO_TRAFFIC = Traffic()
+
+
+class Hosted:
+    """One partition on this node."""
+
+    __slots__ = (
+        "appends",
+        "bytes_in",
+        "bytes_out",
+        "directory",
+        "failed_appends",
+        "first_offset",
+        "followers",
+        "held_bytes",
+        "index",
+        "is_internal",
+        "listeners",
+        "partition",
+        "reads",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "topic",
+        "topic_id",
+        "unacknowledged",
+        "watchers",
+    )
+
+    def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
+        self.index = index
+        self.is_internal = topic.name.startswith("__")
+        """Perhaps one of the cluster's own topics: a glance that is good enough to look closer."""
+        self.partition = partition
+        self.directory = directory
+        self.held_bytes = 0
+        """What was appended and is shown once it is synced and replicated; readers were not told of it yet."""
+        self.watchers: dict[WatchedPartition, None] = {}
+        """The fetch sessions of readers, which see up to the high watermark,"""
+        self.followers: dict[WatchedPartition, None] = {}
+        """and those of followers, which see all."""
+        self.unacknowledged: deque[PendingAck] = deque()
+        """Appends that wait for their replicas, in the order of their offsets."""
+        self.listeners: dict[Callable[[], None], None] = {}
+        """Called when the high watermark has moved, and when this node does not lead any more."""
+        self.first_offset = partition.log.log_end_offset
+        """Where this life of the node began to append: with the end of the log it counts records."""
+        self.appends = self.failed_appends = self.reads = 0
+        self.bytes_in = self.bytes_out = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(
+            messages_in=max(self.partition.log.log_end_offset - self.first_offset, 0),
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            produce_requests=self.appends + self.failed_appends,
+            failed_produce_requests=self.failed_appends,
+            fetch_requests=self.reads,
+            replication_bytes_in=self.replication_bytes_in,
+            replication_bytes_out=self.replication_bytes_out,
+        )
+
+    def tell_watchers(self, added_bytes: int) -> None:
+        for watcher in self.watchers:
+            watcher.changed(added_bytes)
+
+    def tell_followers(self, added_bytes: int) -> None:
+        for watcher in self.followers:
+            watcher.changed(added_bytes)
+
+    def tell_all(self, added_bytes: int) -> None:
+        self.tell_watchers(added_bytes)
+        self.tell_followers(added_bytes)
+
+    def committed(self) -> None:
+        """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
+        held_bytes, self.held_bytes = self.held_bytes, 0
+        self.tell_watchers(held_bytes)
+        self.tell_followers(0)  # Nothing worth an answer of its own, but the next one says it.
+        waiting = self.unacknowledged
+        if waiting:
+            partition = self.partition
+            while waiting:
+                outcome = partition.outcome(waiting[0].end_offset)
+                if outcome is None:
+                    break
+                waiting.popleft().settle(outcome)
+        for listener in list(self.listeners):
+            listener()
+
+    def resigned(self) -> None:
+        """This node does not lead it any more: whoever waits here has to look elsewhere."""
+        self.held_bytes = 0
+        while self.unacknowledged:
+            self.unacknowledged.popleft().settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for listener in list(self.listeners):
+            listener()
+
+    def dismiss(self) -> None:
+        """Nothing will change here any more: readers look for the partition anew, and find out why."""
+        self.resigned()
+        for watchers in (self.watchers, self.followers):
+            for watcher in watchers:
+                watcher.hosted = None
+                watcher.changed(ALL_BYTES)
+            watchers.clear()
