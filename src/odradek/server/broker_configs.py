@@ -99,7 +99,7 @@ def apply_broker_configs(config: NodeConfig, configs: ConfigsImage) -> None:
 def check_broker_configs(config: NodeConfig, name: str, configs: Mapping[str, str]) -> None:
     """KafkaError unless the broker of that name, or all of them where it is empty, may be given these at run time."""
     if name:
-        check_is_this_broker(config, name)
+        _broker_id(name)
     fixed = [key for key in configs if _is_fixed(key)]
     if fixed:
         # Kafka says INVALID_REQUEST wherever a broker refuses a value (KAFKA-13609).
@@ -126,14 +126,17 @@ def warn_of_what_has_no_effect(configs: Mapping[str, str]) -> None:
 
 def check_is_this_broker(config: NodeConfig, name: str) -> None:
     """A broker's own settings are asked of that broker."""
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
-    if broker_id != config.node_id:
+    if _broker_id(name) != config.node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {config.node_id}, but received {name}"
         )
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
 
 
 def _is_fixed(name: str) -> bool:

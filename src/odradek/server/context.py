@@ -51,3 +51,41 @@ class Context:
     @property
     def listener_name(self) -> str:
         return self.listener.name
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether another node of the cluster asks for itself: only those use the controller's listeners."""
+        return self.listener.name in self.node.config.controller_listener_names
+
+
+class ForwardedContext(Context):
+    """The surroundings of a request that a broker forwarded: who asked, and from where, is what the broker says."""
+
+    __slots__ = ("_forwarded_address", "_forwarded_principal")
+
+    def __init__(
+        self,
+        node: Node,
+        listener: ListenerScope,
+        api_version: int,
+        client_id: str | None,
+        connection_id: int,
+        *,
+        forwarded_principal: str,
+        forwarded_address: str,
+    ) -> None:
+        super().__init__(node, listener, api_version, client_id, connection_id)
+        self._forwarded_principal = forwarded_principal
+        self._forwarded_address = forwarded_address
+
+    @property
+    def client_address(self) -> str:
+        return self._forwarded_address
+
+    @property
+    def principal(self) -> str:
+        return self._forwarded_principal
+
+    @property
+    def is_peer(self) -> bool:
+        return False

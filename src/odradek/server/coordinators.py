@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.settings import GroupSettings
@@ -24,10 +24,14 @@ from odradek.metadata.topic_names import GROUP_TOPIC
 from odradek.ports import FileSlice, World
 from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
-from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from odradek.protocol.records.compression import Compression
 from odradek.server.config import NodeConfig
-from odradek.server.controller import Controller
 from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.replicas import Hosted, Replicas
 from odradek.storage.validation import Origin
@@ -224,10 +228,17 @@ class RunningShard:
         self._arm(self._coordinators.moment().monotonic_ms)
 
 
+class TopicCreator(Protocol):
+    """Whoever has topics made: in a cluster that is another node."""
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """KafkaError if nobody answers."""
+
+
 class Coordinators:
     """All group coordinators of this node."""
 
-    def __init__(self, config: NodeConfig, world: World, replicas: Replicas, controller: Controller) -> None:
+    def __init__(self, config: NodeConfig, world: World, replicas: Replicas, topics: TopicCreator) -> None:
         self.replicas = replicas
         self.settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -250,7 +261,7 @@ class Coordinators:
         """Told when an invariant is broken: the node must stop."""
         self._config = config
         self._clock = world.clock
-        self._controller = controller
+        self._topics = topics
         self._node_id = NodeId(config.node_id)
         self._running: dict[int, RunningShard] = {}
         self._loads: dict[asyncio.Task[None], None] = {}
@@ -322,7 +333,7 @@ class Coordinators:
             assignments=[],
             configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
         )
-        response = await self._controller.create_topics(CreateTopicsRequest(topics=[topic]))
+        response = await self._topics.create_topics(CreateTopicsRequest(topics=[topic]))
         (result,) = response.topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             log.error("%s cannot be created: %s", GROUP_TOPIC, result.error_message)

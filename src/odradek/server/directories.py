@@ -92,7 +92,7 @@ def format_directories(
         node_id=NodeId(config.node_id),
         log_dirs=config.log_dirs,
         metadata_log_dir=config.metadata_log_dir,
-        controller_listener_name=config.controller_listeners[0].name,
+        controller_listener_name=config.controller_listener_names[0],
         features=features or {},
         release_version=release_version,
         initial_controllers=initial_controllers,

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decoder, parts_encoder
+from odradek.server.forwarding import forward
 from odradek.server.latency import Latencies
 from odradek.server.routes import Role, Route, routes_of
 
@@ -34,9 +35,9 @@ class Endpoint:
         "served",
     )
 
-    def __init__(self, route: Route, version: int) -> None:
+    def __init__(self, route: Route, version: int, *, forwarded: bool = False) -> None:
         response = response_class(route.api_key)
-        self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = route.handle
+        self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = forward if forwarded else route.handle
         self.decode = decoder(request_class(route.api_key), version)
         self.encode: Callable[[Message], list[Part]] = parts_encoder(response, version)
         self.error_answer = _error_answer(response)
@@ -57,6 +58,7 @@ class Endpoints:
 
     def __init__(self, role: Role) -> None:
         self.routes = routes_of(role)
+        self._forwards = role is Role.BROKER
         self._compiled: dict[int, Endpoint] = {}
         """By key and version in one number, as `get` is asked for them."""
         self.get = self._compiled.get
@@ -77,7 +79,8 @@ class Endpoints:
                 f"version {version} of {route.api_key.name} is not served "
                 f"(versions {route.min_version} to {route.max_version} are)"
             )
-        endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version)
+        forwarded = route.forwarded and self._forwards
+        endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version, forwarded=forwarded)
         return endpoint
 
 

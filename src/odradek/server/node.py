@@ -1,11 +1,13 @@
 """A node: the one place where the rooms of the house are wired to the world.
 
-Starting goes bottom up (whose directories, the metadata log, the logs, the ports, the registration), stopping top
-down. Until the node is registered and unfenced it takes no connection, so nobody sees half of it.
+It is a broker, a controller or both. Starting goes bottom up (whose directories, the ports, the metadata log; then, as
+a broker, the registration, the logs, the unfencing), stopping top down. A controller's listeners serve as soon as the
+metadata log is loaded; a broker's take no connection until the broker is unfenced, so nobody sees half of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
@@ -26,15 +28,20 @@ from odradek.server.authorizer import Authorizer
 from odradek.server.broker_configs import apply_broker_configs
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
+from odradek.server.controller_channel import ControllerChannel
 from odradek.server.coordinators import Coordinators
 from odradek.server.directories import Identity, all_directories, settle_identity
+from odradek.server.directory_assignments import DirectoryAssignments
 from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
+from odradek.server.forwarding import InternalTopics
 from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
 from odradek.server.latency import Latencies
+from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
+from odradek.server.producer_ids import ProducerIds
 from odradek.server.purgatory import Purgatory
 from odradek.server.quorum import Quorum, QuorumSettings
 from odradek.server.quotas import Quotas
@@ -52,7 +59,7 @@ LOCK_FILE = ".lock"
 
 
 class Node:
-    """One broker and controller in one process."""
+    """One process: a broker, a controller, or both."""
 
     def __init__(self, config: NodeConfig, world: World, *, cluster_id: str = "", poison_buffers: bool = False) -> None:
         """`cluster_id` names a new cluster; `poison_buffers` (simulation) shows views that outlive their request."""
@@ -87,9 +94,20 @@ class Node:
         self._buffers = BufferPool(poison=poison_buffers)
         self._directories: list[LogDirectory] = []
         self._locks: list[Callable[[], None]] = []
+        self._channels: list[ControllerChannel] = []
+        self._held_back: list[tuple[Image, Changes]] | None = None
+        """What was committed while the partitions are being opened, to be carried out after that."""
+        self._hosts_partitions = False
+        self._next_image: asyncio.Future[None] | None = None
+        self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
         self.quorum: Quorum
         self.controller: Controller
+        """Of a node with the controller's role only."""
+        self.channel: ControllerChannel
+        self.forwarding: ControllerChannel
+        self.lifecycle: BrokerLifecycle
+        self.producer_ids: ProducerIds
         self.replicas: Replicas
         self.coordinators: Coordinators
 
@@ -97,6 +115,12 @@ class Node:
     def image(self) -> Image:
         """Everything the cluster agreed on, as far as this node knows."""
         return self.quorum.image
+
+    async def next_image(self, *, timeout_ms: int) -> None:
+        """Come back when another image has been carried out here, or when the time is up."""
+        if self._next_image is None or self._next_image.done():
+            self._next_image = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._next_image], timeout=timeout_ms / 1000)
 
     def served_requests(self) -> Iterator[tuple[str, int, int, Latencies]]:
         """Request (by Kafka's name), version, how many were answered and how long they took; of all listeners."""
@@ -113,10 +137,7 @@ class Node:
         try:
             await self._start()
         except BaseException:
-            self._close_ports()
-            for directory in self._directories:
-                directory.go_offline()
-            self._release_locks()
+            await self._abandon()
             raise
 
     async def _start(self) -> None:
@@ -124,26 +145,55 @@ class Node:
         identity = settle_identity(self.config, self.world, cluster_id=self.cluster_id)
         self.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
-        await self._open_quorum(identity)
-        self._open_replicas()
         await self._open_ports()
+        self._open_quorum(identity)
+        await self.quorum.start(clean=all(directory.was_clean for directory in self._directories))
+        apply_broker_configs(self.config, self.image.configs)
+        self._guard(self.image)
+        self._serve(self.config.controller_listeners)
+        if self._registrar is not None:
+            self._registrar.apply(self.image)
+        if self.config.is_broker:
+            await self._join(identity)
+        if self._registrar is not None and self.config.is_alone:
+            await self._registrar.registered()
+        self.serving = True
+
+    async def _join(self, identity: Identity) -> None:
+        """Become a broker that serves."""
         await self.controller.register(self._description(identity), self._bootstrap())
-        await self.controller.unfence()
-        self._tell_directories(whole_image(self.image))
+        self.lifecycle.broker_epoch = self._broker_epoch_in(self.image)
+        await self.quorum.caught_up()
+        await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
+        await self._open_partitions()
         self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas)
         self._housekeeping.on_failure = self.fail
         self._housekeeping.start()
-        self.serving = True
+        await self.controller.unfence()
+        await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
+        self._serve(self.config.broker_listeners)
+
+    async def _until(self, holds: Callable[[Image], bool]) -> None:
+        while not holds(self.image):
+            await self.next_image(timeout_ms=1_000)
+
+    def _broker_epoch_in(self, image: Image) -> int:
+        broker = image.cluster.brokers.get(self.node_id)
+        return -1 if broker is None else broker.broker_epoch
 
     async def stop(self) -> None:
         """Leave everything on disk as a clean shutdown leaves it."""
         self.serving = False
-        self._close_ports()
+        if self.config.is_broker and self.config.controlled_shutdown_enable and self.failed is None:
+            await self.lifecycle.leave()
+        self._http.close()
+        self._close_ports(self.config.broker_listeners)
         self.purgatory.close()
         try:
             await self._close_rooms()
         finally:
+            self._close_ports(self.config.listeners)
             self._release_locks()
 
     async def _close_rooms(self) -> None:
@@ -152,10 +202,31 @@ class Node:
         await self.coordinators.close()
         if self.failed is None:
             await self.controller.fence()
-        await self.controller.close()
-        broker = self.image.cluster.brokers.get(self.node_id)
+        await self._close_cluster_rooms()
+        self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
+
+    async def _close_cluster_rooms(self) -> None:
+        self.producer_ids.close()
+        self.directory_assignments.close()
+        await self.lifecycle.close()
+        if self._registrar is not None:
+            self._registrar.close()
+        for channel in self._channels:
+            channel.close()
+        if self.config.is_controller:
+            await self.controller.close()
         await self.quorum.close()
-        self.replicas.close(broker_epoch=-1 if broker is None else broker.broker_epoch)
+
+    async def _abandon(self) -> None:
+        """Undo a start that failed half way."""
+        self._http.close()
+        self._close_ports(self.config.broker_listeners)
+        if self._channels:
+            await self._close_cluster_rooms()
+        self._close_ports(self.config.listeners)
+        for directory in self._directories:
+            directory.go_offline()
+        self._release_locks()
 
     def fail(self, failure: BaseException) -> None:
         """A broken invariant or a metadata log that cannot be written: better down than wrong."""
@@ -200,48 +271,106 @@ class Node:
                 )
             )
 
-    async def _open_quorum(self, identity: Identity) -> None:
+    def _open_quorum(self, identity: Identity) -> None:
+        """Make everything that lives by the metadata log; nothing happens before the quorum starts."""
         config = self.config
-        own = config.controller_advertised_listeners[0]
-        directory_id = identity.directory_ids[config.metadata_log_dir]
         self.quorum = Quorum(
             self.world,
             metadata_log_dir=config.metadata_log_dir,
-            me=Voter(self.node_id, own.host, own.port, directory_id),
-            listener_name=own.name,
-            settings=QuorumSettings(
-                segment_bytes=config.metadata_log_segment_bytes,
-                segment_ms=config.metadata_log_segment_ms,
-                max_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
-                max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
-                max_retention_bytes=config.metadata_max_retention_bytes,
-                max_retention_ms=config.metadata_max_retention_ms,
+            me=self._as_voter(identity),
+            listener_name=config.controller_listener_names[0],
+            settings=_quorum_settings(config),
+            cluster_id=self.cluster_id,
+            static_voters=tuple(
+                Voter(NodeId(each.node_id), each.host, each.port) for each in config.controller_quorum_voters
             ),
+            bootstrap_servers=config.controller_bootstrap,
+            may_vote=config.is_controller,
         )
-        clean = all(directory.was_clean for directory in self._directories)
-        await self.quorum.start(clean=clean)
+        self.quorum.on_commit = self._committed
+        self.quorum.on_leader = self._leader_changed
+        self.quorum.on_failure = self.fail
+        self._open_channels()
+        self._open_replicas()
         self.controller = Controller(config, self.world, self.quorum)
         self.controller.on_failure = self.fail
-        apply_broker_configs(config, self.image.configs)
-        self._guard(self.image)
+
+    def _as_voter(self, identity: Identity) -> Voter:
+        """This node as it votes; one that does not has no controller listener."""
+        directory_id = identity.directory_ids[self.config.metadata_log_dir]
+        if not self.config.is_controller:
+            return Voter(self.node_id, "", 0, directory_id)
+        own = self._endpoints(self.config.controller_advertised_listeners)[0]
+        return Voter(self.node_id, own.host, own.port, directory_id)
+
+    def _open_channels(self) -> None:
+        """A connection for each purpose: a heartbeat does not wait behind a thousand topics."""
+        config = self.config
+        to_live = self._channel("heartbeats")
+        self.channel = self._channel("broker")
+        self.forwarding = self._channel("forwarding")
+        self.lifecycle = BrokerLifecycle(config, self.world, to_live, lambda: self.image)
+        self.lifecycle.on_failure = self.fail
+        self.producer_ids = ProducerIds(
+            self.channel, self.node_id, self._own_epoch, timeout_ms=config.request_timeout_ms
+        )
+        self.directory_assignments = DirectoryAssignments(
+            self.channel, self.node_id, self._own_epoch, timeout_ms=config.controller_socket_timeout_ms
+        )
+
+    def _channel(self, purpose: str) -> ControllerChannel:
+        channel = ControllerChannel(
+            self.world,
+            lambda: self.quorum.leader_address,
+            client_id=f"node-{self.node_id}-{purpose}",
+            answer_timeout_ms=self.config.controller_socket_timeout_ms,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def _own_epoch(self) -> int:
+        return self.lifecycle.broker_epoch
 
     def _open_replicas(self) -> None:
+        """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
-        self.replicas.learn(self.image)
-        self.replicas.apply_topics(whole_image(self.image))
-        self.replicas.set_aside_strays()
-        self.coordinators = Coordinators(self.config, self.world, self.replicas, self.controller)
+        topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
+        self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
         self.coordinators.on_failure = self.fail
-        self.quorum.on_commit = self._committed
+
+    async def _open_partitions(self) -> None:
+        """Open what the cluster says is here, with other work between, then what it said meanwhile."""
+        held_back = self._held_back = []
+        image = self.image
+        self.replicas.learn(image)
+        await self.replicas.apply_topics_gradually(whole_image(image))
+        while held_back:
+            await self._carry_out(*held_back.pop(0))
+        self._held_back = None
+        self._hosts_partitions = True
+        self.replicas.set_aside_strays()
+        self._tell_directories(whole_image(self.image))
+
+    # What the cluster agreed on.
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             apply_broker_configs(self.config, image.configs)
         self._guard(image)
+        if self._held_back is not None:
+            self._held_back.append((image, changes))
+        elif self._hosts_partitions:
+            await self._carry_out(image, changes)
+            self.coordinators.apply(image, changes)
+            self._tell_directories(changes.topics)
+        if self._registrar is not None:
+            self._registrar.apply(image)
+        if self._next_image is not None and not self._next_image.done():
+            self._next_image.set_result(None)
+
+    async def _carry_out(self, image: Image, changes: Changes) -> None:
         await apply_changes(self.replicas, image, changes)
-        self.coordinators.apply(image, changes)
-        self._tell_directories(changes.topics)
 
     def _guard(self, image: Image) -> None:
         self.quotas.apply(image.client_quotas)
@@ -253,6 +382,12 @@ class Node:
         chosen = chosen_directories(self.replicas, changes.created)
         if chosen:
             self.controller.assign_directories(chosen)
+
+    def _leader_changed(self) -> None:
+        for channel in self._channels:
+            channel.leader_changed()
+
+    # Ports.
 
     async def _open_ports(self) -> None:
         for listeners, role in (
@@ -269,10 +404,16 @@ class Node:
         if http is not None:
             self.ports[http.name] = await self._http.open(http.host, http.port)
 
-    def _close_ports(self) -> None:
-        self._http.close()
-        for listener in self.listeners.values():
-            listener.close()
+    def _serve(self, listeners: tuple[ListenerSetting, ...]) -> None:
+        for each in listeners:
+            self.listeners[each.name].scope.serving = True
+
+    def _close_ports(self, listeners: tuple[ListenerSetting, ...]) -> None:
+        for each in listeners:
+            if each.name in self.listeners:
+                self.listeners[each.name].close()
+
+    # What others are told of this node.
 
     def _description(self, identity: Identity) -> NodeDescription:
         return NodeDescription(
@@ -280,7 +421,7 @@ class Node:
             incarnation_id=random_uuid(self.world.entropy),
             broker_endpoints=self._endpoints(self.config.advertised_listeners),
             controller_endpoints=self._endpoints(self.config.controller_advertised_listeners),
-            features=tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES),
+            features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),
         )
@@ -289,7 +430,7 @@ class Node:
         return [identity.directory_ids[path] for path in self.config.log_dirs if path in identity.directory_ids]
 
     def _endpoints(self, listeners: tuple[ListenerSetting, ...]) -> tuple[Endpoint, ...]:
-        """What others are told; where any free port was asked for, the one that was found."""
+        """Where any free port was asked for, the one that was found."""
         return tuple(
             Endpoint(each.name, each.host, each.port or self.ports[each.name], PLAINTEXT) for each in listeners
         )
@@ -302,3 +443,26 @@ class Node:
 
     def _log_config_of(self, topic: str) -> LogConfig:
         return log_config(self.image.configs.of(TOPIC_RESOURCE, topic), self.config.log_defaults)
+
+
+_FEATURES = tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES)
+
+
+def _quorum_settings(config: NodeConfig) -> QuorumSettings:
+    return QuorumSettings(
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        max_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+        max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        max_retention_bytes=config.metadata_max_retention_bytes,
+        max_retention_ms=config.metadata_max_retention_ms,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        auto_join=config.controller_quorum_auto_join_enable,
+    )

@@ -61,6 +61,8 @@ class LogDirectory:
         self.online = True
         self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
         """Whether the last shutdown was. The mark is gone by now: from the first append on it would be a lie."""
+        self.clean_broker_epoch = self._read_broker_epoch() if self.was_clean else -1
+        """Of the broker that shut down cleanly, if the mark says it: what it had acknowledged is here (KIP-966)."""
         self._recovery_points = read_offsets(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self._log_starts = read_offsets(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self._high_watermarks = read_offsets(disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
@@ -180,6 +182,15 @@ class LogDirectory:
         if self.online:
             mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode(), durable=True)
+
+    def _read_broker_epoch(self) -> int:
+        """Older releases left the file empty."""
+        try:
+            mark = json.loads(self._disk.read_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}"))
+            epoch = mark["brokerEpoch"]
+        except (ValueError, KeyError, TypeError):
+            return -1
+        return epoch if isinstance(epoch, int) else -1
 
     def _let_go(self) -> None:
         for log in self._open.values():

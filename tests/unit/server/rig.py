@@ -6,6 +6,7 @@ Time passes only when nothing else is left to do, so no test sleeps; the disk is
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import struct
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -35,7 +36,10 @@ PROPERTIES = {
     "listeners": "PLAINTEXT://node:9092,CONTROLLER://node:9093",
     "controller.listener.names": "CONTROLLER",
     "log.dirs": "/data",
+    "broker.heartbeat.interval.ms": "86400000",
+    "broker.session.timeout.ms": "864000000",
 }
+"""Heartbeats are rare: virtual days go by in some tests."""
 
 
 class FakeWire:
@@ -117,7 +121,7 @@ class FakeWire:
 
 
 class FakeNetwork:
-    """Ports by number; nobody else is on this network."""
+    """Ports by number; nobody is on this network but the node, which can connect to itself."""
 
     def __init__(self) -> None:
         self.accept: dict[int, Callable[[Wire], WireOwner]] = {}
@@ -127,7 +131,28 @@ class FakeNetwork:
         return FakeListening(self, port)
 
     async def connect(self, host: str, port: int, own: Callable[[Wire], WireOwner]) -> Wire:
-        raise ConnectionRefusedError(host, port)
+        accept = self.accept.get(port)
+        if accept is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        near, far = FakeWire(), FakeWire()
+        far.peer_host = near.peer_host = "node"
+        far.owner, near.owner = accept(far), own(near)
+        near.on_change, far.on_change = _hand_over(near, far), _hand_over(far, near)
+        return near
+
+
+def _hand_over(here: FakeWire, there: FakeWire) -> Callable[[], None]:
+    """What one end sends the other hears, in the next turn of the loop."""
+
+    def changed() -> None:
+        loop = asyncio.get_running_loop()
+        if here.sent:
+            loop.call_soon(there.feed, bytes(here.sent))
+            here.sent.clear()
+        if here.closed and not there.closed:
+            loop.call_soon(there.lose, None)
+
+    return changed
 
 
 class FakeListening:

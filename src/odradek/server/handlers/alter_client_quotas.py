@@ -15,7 +15,7 @@ from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.ALTER_CLIENT_QUOTAS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.ALTER_CLIENT_QUOTAS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     try:
         require(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)

@@ -5,7 +5,7 @@ What is not named goes back to its default; IncrementalAlterConfigs, which repla
 
 from __future__ import annotations
 
-from odradek.metadata.image.configs import Resource
+from odradek.metadata.image.configs import BROKER_RESOURCE, Resource
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_configs import (
@@ -16,11 +16,37 @@ from odradek.protocol.messages.alter_configs import (
 )
 from odradek.security.acl import Operation
 from odradek.server.authorizer import require_configs
+from odradek.server.broker_configs import check_is_this_broker
 from odradek.server.context import Context
+from odradek.server.forwarding import forward
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.ALTER_CONFIGS, on=Role.BROKER)
+async def handle_on_broker(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Settings of another broker are asked of that one; all else is forwarded."""
+    forwarded: list[AlterConfigsResource] = []
+    answers: dict[Resource, AlterConfigsResourceResponse] = {}
+    for each in request.resources:
+        try:
+            if each.resource_type == BROKER_RESOURCE and each.resource_name:
+                check_is_this_broker(ctx.node.config, each.resource_name)
+            forwarded.append(each)
+        except KafkaError as refused:
+            answers[each.resource_type, each.resource_name] = _refusal(each, refused)
+    throttle_ms = 0
+    if forwarded:
+        response = await forward(ctx, AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only))
+        assert isinstance(response, AlterConfigsResponse)
+        throttle_ms = response.throttle_time_ms
+        answers |= {(each.resource_type, each.resource_name): each for each in response.responses}
+    return AlterConfigsResponse(
+        throttle_time_ms=throttle_ms,
+        responses=[answers[each.resource_type, each.resource_name] for each in request.resources],
+    )
+
+
+@serves(ApiKey.ALTER_CONFIGS, on=Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     permitted: list[AlterConfigsResource] = []
     answers: dict[Resource, AlterConfigsResourceResponse] = {}

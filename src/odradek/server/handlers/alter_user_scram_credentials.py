@@ -15,7 +15,7 @@ from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     try:
         require(ctx, Operation.ALTER, ResourceType.CLUSTER)

@@ -11,7 +11,7 @@ from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.CREATE_ACLS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.CREATE_ACLS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     try:
         require(ctx, Operation.ALTER, ResourceType.CLUSTER)

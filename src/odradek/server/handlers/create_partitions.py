@@ -19,7 +19,7 @@ from odradek.server.routes import Role, serves
 _THROTTLING_ERROR_SINCE = 3
 
 
-@serves(ApiKey.CREATE_PARTITIONS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.CREATE_PARTITIONS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     permitted: list[CreatePartitionsTopic] = []
     refusals: list[CreatePartitionsTopicResult] = []

@@ -7,6 +7,7 @@ With a controller mutation quota (KIP-599) the partitions asked for are counted 
 
 from __future__ import annotations
 
+from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import (
@@ -24,7 +25,7 @@ from odradek.server.routes import Role, serves
 _THROTTLING_ERROR_SINCE = 6
 
 
-@serves(ApiKey.CREATE_TOPICS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.CREATE_TOPICS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     permitted, refusals = _sort(ctx, request)
     request = CreateTopicsRequest(topics=permitted, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
@@ -48,7 +49,7 @@ def _sort(ctx: Context, request: CreateTopicsRequest) -> tuple[list[CreatableTop
     permitted: list[CreatableTopic] = []
     refusals: list[CreatableTopicResult] = []
     for topic in request.topics:
-        if allowed(ctx, Operation.CREATE, ResourceType.TOPIC, topic.name):
+        if (ctx.is_peer and is_internal(topic.name)) or allowed(ctx, Operation.CREATE, ResourceType.TOPIC, topic.name):
             permitted.append(topic)
         else:
             refusals.append(_refusal(topic, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))

@@ -11,7 +11,7 @@ from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.DELETE_ACLS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.DELETE_ACLS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     try:
         require(ctx, Operation.ALTER, ResourceType.CLUSTER)

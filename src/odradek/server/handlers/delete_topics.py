@@ -23,7 +23,7 @@ from odradek.server.routes import Role, serves
 _THROTTLING_ERROR_SINCE = 5
 
 
-@serves(ApiKey.DELETE_TOPICS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.DELETE_TOPICS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     refusals: list[DeletableTopicResult] = []
     if ctx.node.authorizer is not None:

@@ -1,13 +1,14 @@
 """IncrementalAlterConfigs, versions 0 and 1: single keys of topics, brokers, groups and loggers.
 
 Everything but levels of loggers goes through the controller and is on record when the answer leaves; those are this
-process's own. With `validate_only` nothing changes.
+process's own. A broker forwards the rest, but settings of another broker: those are asked of that one. With
+`validate_only` nothing changes.
 """
 
 from __future__ import annotations
 
 from odradek.metadata.controller import repeated
-from odradek.metadata.image.configs import BROKER_LOGGER_RESOURCE, Resource
+from odradek.metadata.image.configs import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, Resource
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -20,11 +21,43 @@ from odradek.security.acl import Operation
 from odradek.server.authorizer import require_configs
 from odradek.server.broker_configs import check_is_this_broker
 from odradek.server.context import Context
+from odradek.server.forwarding import forward
 from odradek.server.loggers import check_levels, set_levels
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.BROKER)
+async def handle_on_broker(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+    forwarded: list[AlterConfigsResource] = []
+    answers: dict[Resource, AlterConfigsResourceResponse] = {}
+    for each in request.resources:
+        name = (each.resource_type, each.resource_name)
+        try:
+            if each.resource_type == BROKER_RESOURCE and each.resource_name:
+                check_is_this_broker(ctx.node.config, each.resource_name)
+            if each.resource_type == BROKER_LOGGER_RESOURCE and name not in twice:
+                require_configs(ctx, Operation.ALTER_CONFIGS, *name)
+                answers[name] = _change_loggers(ctx, each, validate_only=request.validate_only)
+                continue
+        except KafkaError as refused:
+            answers[name] = _answer(each, refused)
+        else:
+            forwarded.append(each)
+    throttle_ms = 0
+    if forwarded:
+        rest = IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
+        response = await forward(ctx, rest)
+        assert isinstance(response, IncrementalAlterConfigsResponse)
+        throttle_ms = response.throttle_time_ms
+        answers |= {(each.resource_type, each.resource_name): each for each in response.responses}
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=throttle_ms,
+        responses=[answers[each.resource_type, each.resource_name] for each in request.resources],
+    )
+
+
+@serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
     on_record: list[AlterConfigsResource] = []

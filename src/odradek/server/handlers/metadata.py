@@ -1,8 +1,9 @@
 """Metadata, versions 0 to 13: live brokers, and topics with their partitions' leaders, by name or (from 12 on) by id.
 
 Asking for a topic that does not exist may create it (`auto.create.topics.enable`, and the client allows it). Kafka's
-brokers answer UNKNOWN_TOPIC_OR_PARTITION meanwhile and the client asks again; here the controller is at hand, so the
-answer waits for the topic and already describes it. Internal topics are left to the coordinators that own them.
+brokers answer UNKNOWN_TOPIC_OR_PARTITION meanwhile and the client asks again; here the answer waits for the controller
+and this node's hearing of the topic, and already describes it. Internal topics are left to the coordinators that own
+them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
 from odradek.server.authorizer import allowed, allowed_operations, cluster_operations, topic_check
 from odradek.server.cluster_view import ClusterView
 from odradek.server.context import Context
+from odradek.server.forwarding import forward_as_client
 from odradek.server.routes import Role, serves
 
 _NULL_MEANS_ALL_SINCE = 1
@@ -150,8 +152,9 @@ async def _create(ctx: Context, names: list[str]) -> None:
         )
         for name in names
     ]
+    request = CreateTopicsRequest(topics=topics)
     with suppress(KafkaError):
-        await ctx.node.controller.create_topics(CreateTopicsRequest(topics=topics))
+        await forward_as_client(ctx, request, request.max_stable_version)
 
 
 def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:

@@ -13,7 +13,7 @@ from odradek.server.context import Context
 from odradek.server.routes import Role, serves
 
 
-@serves(ApiKey.UPDATE_FEATURES, on=Role.BROKER | Role.CONTROLLER)
+@serves(ApiKey.UPDATE_FEATURES, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     require(ctx, Operation.ALTER, ResourceType.CLUSTER)
     return await ctx.node.controller.update_features(request, ctx.api_version)

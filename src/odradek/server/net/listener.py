@@ -30,14 +30,15 @@ class ListenerScope:
         self.max_request_bytes = node.config.socket_request_max_bytes
         self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
+        self.serving = False
+        """The port is open before anybody is served, because the node tells others which port it is."""
         self._accepted = 0
 
     def accept(self, wire: Wire) -> WireOwner:
         self._accepted += 1
         connection = Connection(self, wire, self._accepted)
-        if not self.node.serving:
-            # The port is open before the broker is registered, because its registration tells the port. A client served
-            # in between would be told of a cluster that has no broker yet; closed, it comes again.
+        if not self.serving:
+            # A client served now would be told of a cluster without this broker; closed, it comes again.
             _close_soon(wire)
         elif len(self.connections) >= self.node.config.max_connections:
             log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
@@ -77,9 +78,10 @@ class Listener:
         return self._listening.port
 
     def close(self) -> None:
-        """Take no more connections and close those there are."""
+        """Take no more connections and close those there are; nothing if that was done before."""
         if self._listening is not None:
             self._listening.close()
+            self._listening = None
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.scope.close()
