@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek import __version__
 from odradek.client.connection import Connection
-from odradek.client.errors import ClientError
+from odradek.client.errors import ClientError, ConnectionLost
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
@@ -60,11 +60,10 @@ class ControllerChannel:
                 await self._pause(left_ms)
                 continue
             try:
-                async with asyncio.timeout(left_ms / 1000):
-                    connection = await self._ready()
+                connection = await self._ready(left_ms)
                 answer = await self._ask(connection, request, min(left_ms, self._answer_timeout_ms))
-            except (ClientError, TimeoutError) as failure:
-                why = str(failure) or "the controller cannot be reached"
+            except ClientError as failure:
+                why = str(failure)
                 if not retry:
                     raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why) from failure
             else:
@@ -108,7 +107,7 @@ class ControllerChannel:
 
     # The connection.
 
-    async def _ready(self) -> Connection:
+    async def _ready(self, timeout_ms: int) -> Connection:
         """The connection to the active controller; all who ask while it is being made get the same one."""
         address = self._locate()
         assert address is not None
@@ -119,7 +118,12 @@ class ControllerChannel:
             self._address = address
             self._opening = asyncio.ensure_future(self._open(address))
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        # Handlers take their first step outside of a task, where asyncio's own timeout does not work.
+        await asyncio.wait([opening], timeout=timeout_ms / 1000)
+        if not opening.done() or opening.cancelled():
+            raise ConnectionLost(f"{address[0]}:{address[1]} did not answer in time")
+        return opening.result()
 
     def _opened(self, task: asyncio.Task[Connection]) -> None:
         if task.cancelled() or task.exception() is not None:
