@@ -15,6 +15,8 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
 """Level 1: the consumer group protocol of KIP-848."""
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+"""Level 1: whoever leaves an ISR that is below min.insync.replicas may still be elected (KIP-966)."""
 
 RELEASES = {
     7: "3.3-IV3",
@@ -126,6 +128,11 @@ def supports_directories(metadata_version: int) -> bool:
 
 def supports_cordoned_directories(metadata_version: int) -> bool:
     return metadata_version >= _CORDONED_DIRECTORIES_SINCE
+
+
+def raises_leader_epoch_when_isr_shrinks(metadata_version: int) -> bool:
+    """Brokers of those levels miss a follower's leaving otherwise (KAFKA-15021)."""
+    return metadata_version < _TRANSACTIONS_SINCE
 
 
 def record_version(record: Message, metadata_version: int) -> int:

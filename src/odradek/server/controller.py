@@ -1,99 +1,136 @@
-"""The active controller: requests are decided one after another, made durable together, and then answered.
+"""The active controller: requests become decisions, and time does too.
 
-Order: decide, append, replay, answer. Whatever was asked for within one turn of the loop shares one write and one
-sync, so a burst of small changes costs what one does. A decision sees what those before it decided, also where that is
-not yet durable; nobody else does.
+`activate` and `deactivate` follow the quorum's leadership. Decisions go through one queue (`decision_queue`); what is
+not on record (who was heard of when, which connection a broker heartbeats on) lives as long as the leadership.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
-from odradek.configdef import value_text
 from odradek.decisions import Decision
-from odradek.ids import NodeId, Offset, ProducerId
+from odradek.ids import LeaderEpoch, NodeId, Offset, ProducerId
 from odradek.metadata.bootstrap import activation_records
 from odradek.metadata.controller import decided
 from odradek.metadata.controller.acls import create_acls, delete_acls
+from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.controller.brokers import (
     NodeDescription,
+    Registrar,
     fence,
     register_broker,
     register_controller,
-    unfence,
+    registered,
+    unregister_broker,
 )
 from odradek.metadata.controller.configs import ConfigRules, alter_configs, incremental_alter_configs
 from odradek.metadata.controller.deletion import delete_topics
-from odradek.metadata.controller.directories import DirectoryAssignment, assign_directories
+from odradek.metadata.controller.directories import DirectoryAssignment, assign_replicas_to_dirs, assignment_request
+from odradek.metadata.controller.elect_leaders import elect_leaders
 from odradek.metadata.controller.features import update_features
+from odradek.metadata.controller.heartbeats import broker_heartbeat, unchanged
+from odradek.metadata.controller.leadership import MAX_ELECTIONS_AT_ONCE, preferred_leaders, unclean_leaders
 from odradek.metadata.controller.partitions import create_partitions
-from odradek.metadata.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from odradek.metadata.controller.producer_ids import allocate_producer_ids
 from odradek.metadata.controller.quotas import alter_client_quotas
+from odradek.metadata.controller.reassignment import alter_partition_reassignments, list_partition_reassignments
 from odradek.metadata.controller.scram import alter_scram_credentials
+from odradek.metadata.controller.sessions import BrokerSessions
+from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings, create_topics
-from odradek.metadata.image import Image, Provenance
-from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
-from odradek.metadata.loader import Draft
+from odradek.metadata.features import supports_controller_registration
+from odradek.metadata.image import Image
+from odradek.metadata.image.configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
+from odradek.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from odradek.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from odradek.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from odradek.protocol.messages.create_topics import (
-    CreatableTopicConfigs,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from odradek.server.broker_configs import (
-    BROKER_KEYS,
-    ConfigSource,
-    check_broker_configs,
-    warn_of_what_has_no_effect,
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
+from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from odradek.server.broker_configs import BROKER_KEYS, check_broker_configs, warn_of_what_has_no_effect
+from odradek.server.broker_watch import BrokerWatch
 from odradek.server.config import NodeConfig
+from odradek.server.decision_queue import DecisionQueue, not_controller, note_outcome
+from odradek.server.effective_configs import EffectiveConfigs
 from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
 from odradek.server.quorum import Quorum
 from odradek.storage.config import TOPIC_CONFIGS, validate_overrides
 
-ResponseT = TypeVar("ResponseT")
+log = logging.getLogger(__name__)
 
-Decide = Callable[[Image, Offset], Decision[Message, ResponseT]]
-"""From the newest state, and the offset that the decision's first record will have."""
-
-
-MAX_DECISIONS_PER_APPEND = 100
-"""So many share one write and one sync; while those are under way the loop serves others, and the rest waits."""
+RETRY_S = 1.0
+"""How soon what a new controller must write first is tried again when the disk refuses it."""
 
 
 class Controller:
-    """Owns the queue of decisions; one task works it off."""
+    """Owns the queue of decisions, the sessions of brokers and the timers, while this node leads the quorum."""
 
-    def __init__(self, config: NodeConfig, world: World, quorum: Quorum) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        world: World,
+        quorum: Quorum,
+        *,
+        cluster_id: str = "",
+        bootstrap: Sequence[Message] = (),
+    ) -> None:
+        """`bootstrap` is what the first controller of an empty log writes."""
         self._config = config
         self._world = world
         self._quorum = quorum
+        self._cluster_id = cluster_id
+        self._bootstrap = bootstrap
         self._node_id = NodeId(config.node_id)
-        self._queue: list[tuple[Decide[Any], asyncio.Future[Any]]] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._queue = DecisionQueue(quorum)
+        self._epoch: LeaderEpoch | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._watch = BrokerWatch(world, self._sessions, image=lambda: quorum.image, fence=self._fence)
+        self._registered_at: dict[NodeId, Offset] = {}
+        """Where registrations that this controller made are in the log; older ones are before its activation."""
+        self._activated_at = Offset(0)
         self._ids = range(0)
-        self._next_block: asyncio.Future[ProducerIdBlock] | None = None
+        self._next_block: asyncio.Future[AllocateProducerIdsResponse] | None = None
         self._settings = TopicSettings(
             num_partitions=config.num_partitions,
             replication_factor=config.default_replication_factor,
@@ -101,63 +138,233 @@ class Controller:
             effective_configs=EffectiveConfigs(config).of_topic,
         )
         self._config_rules = ConfigRules(tables=_CONFIG_TABLES, check=self._check_resource)
-        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+
+    @property
+    def on_failure(self) -> Callable[[BaseException], None]:
         """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
+        return self._queue.on_failure
 
-    # Life of the node.
+    @on_failure.setter
+    def on_failure(self, told: Callable[[BaseException], None]) -> None:
+        self._queue.on_failure = told
 
-    async def register(self, node: NodeDescription, bootstrap: Sequence[Message]) -> None:
-        """At the start: begin an empty log, or end a transaction that a crash cut short; register this node, fenced."""
-        quorum = self._quorum
-        if quorum.interrupted_transaction:
-            await self._submit(lambda image, at: decided([AbortTransactionRecord()], None))
-        waiting = []
-        if not quorum.image.features.metadata_version:
-            records = activation_records(bootstrap, min_insync_replicas=self._config.min_insync_replicas)
-            waiting.append(self._submit(lambda image, at: decided(records, None)))
-        waiting.append(self._submit(lambda image, at: decided(register_controller(image, node), None)))
-        waiting.append(self._submit(lambda image, at: decided(register_broker(image, node, broker_epoch=at), None)))
-        await asyncio.gather(*waiting)
+    # Leadership.
 
-    async def unfence(self) -> None:
-        """This node is ready to serve, and leads what it can lead."""
-        await self._submit(lambda image, at: decided(unfence(image, self._node_id), None))
+    def activate(self, epoch: LeaderEpoch) -> None:
+        """This node leads the quorum, and its image has all that was committed before."""
+        if self._epoch is not None:
+            self.deactivate()
+        self._epoch = epoch
+        image = self._quorum.image
+        self._activated_at = image.provenance.offset
+        self._sessions.start(
+            image.cluster.brokers.values(), myself=self._node_id, now_ms=self._world.clock.monotonic_ms()
+        )
+        self._watch.start()
+        self._tasks = [asyncio.create_task(self._settle())]
+        if self._config.auto_leader_rebalance_enable:
+            balance_s = self._config.leader_imbalance_check_interval_seconds
+            self._tasks.append(asyncio.create_task(self._every(balance_s, preferred_leaders)))
+        unclean_s = self._config.unclean_leader_election_interval_ms / 1000
+        self._tasks.append(asyncio.create_task(self._every(unclean_s, unclean_leaders)))
 
-    async def fence(self) -> None:
-        """This node is about to stop; on a full or broken disk it stops without saying so, as if it had died."""
-        with suppress(KafkaError, OSError):
-            await self._submit(lambda image, at: decided(fence(image, self._node_id), None))
+    def deactivate(self) -> None:
+        """Another node leads, or nobody: nothing more is decided here, and what was is for others to answer."""
+        self._epoch = None
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        self._watch.stop()
+        self._registered_at.clear()
+        self._queue.refuse_all()
 
     async def close(self) -> None:
         """Come back once everything asked for so far is answered."""
-        if self._worker is not None:
-            await asyncio.wait([self._worker])
+        await self._queue.close()
+        if self._epoch is not None:
+            self.deactivate()
 
-    # What clients and brokers ask for.
+    async def _settle(self) -> None:
+        """End what a predecessor left open, and begin an empty log."""
+        while True:
+            try:
+                await self._queue.submit(self._first_records)
+                return
+            except KafkaError as refused:
+                log.error("The first records of this controller could not be written: %s", refused)
+                await asyncio.sleep(RETRY_S)
+
+    def _first_records(self, image: Image, _at: Offset) -> Decision[Message, None]:
+        records: list[Message] = []
+        if self._quorum.interrupted_transaction:
+            records.append(AbortTransactionRecord())
+        if not image.features.metadata_version:
+            records += activation_records(self._bootstrap, min_insync_replicas=self._config.min_insync_replicas)
+        return decided(records, None)
+
+    async def _every(self, period_s: float, elect: Callable[[Image, TopicRules], list[Message]]) -> None:
+        """Elections that nobody asks for; where there are many, at once again."""
+        while True:
+            await asyncio.sleep(period_s)
+            with suppress(KafkaError):
+                while await self._queue.submit(lambda image, at: _elected(elect(image, self._rules(image)))):
+                    pass
+
+    def _rules(self, image: Image) -> TopicRules:
+        config = self._config
+        static = StaticRules(self._node_id, config.min_insync_replicas, config.unclean_leader_election_enable)
+        return TopicRules(image, static)
+
+    # What brokers ask for.
+
+    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+        """KafkaError where the broker may not be in this cluster, or another one with its id is."""
+        end: list[int] = []
+
+        def decide(image: Image, at: Offset) -> Decision[Message, BrokerRegistrationResponse]:
+            decision = register_broker(
+                image, request, registrar=self._registrar(image, request, at, api_version), rules=self._rules(image)
+            )
+            end[:] = [at + len(decision.records) + 1]
+            return decision
+
+        response = await self._queue.submit(decide)
+        broker_id = NodeId(request.broker_id)
+        self._registered_at[broker_id] = Offset(min(end[0], self._quorum.image.provenance.offset))
+        self._sessions.heard(broker_id, response.broker_epoch, now_ms=self._world.clock.monotonic_ms())
+        self._watch.session_began()
+        return response
+
+    def _registrar(self, image: Image, request: BrokerRegistrationRequest, at: Offset, api_version: int) -> Registrar:
+        before = image.cluster.brokers.get(NodeId(request.broker_id))
+        now_ms = self._world.clock.monotonic_ms()
+        return Registrar(
+            cluster_id=self._cluster_id,
+            kraft_version=self._quorum.kraft_version,
+            alive=before is not None and self._sessions.alive(before.broker_id, before.broker_epoch, now_ms=now_ms),
+            next_epoch=at,
+            api_version=api_version,
+        )
+
+    async def broker_heartbeat(
+        self, request: BrokerHeartbeatRequest, connection: object = None
+    ) -> BrokerHeartbeatResponse:
+        """Nearly all change nothing, and are answered without waiting for anything."""
+        self.require_active()
+        broker_id = NodeId(request.broker_id)
+        registered(self._quorum.image, broker_id, request.broker_epoch)
+        self._sessions.heard(broker_id, request.broker_epoch, now_ms=self._world.clock.monotonic_ms())
+        self._sessions.reached(broker_id, Offset(request.current_metadata_offset))
+        self._watch.session_began()
+        registered_at = self._registered_at.get(broker_id, self._activated_at)
+        answer = unchanged(self._quorum.image, request, sessions=self._sessions, registered_at=registered_at)
+        if answer is not None:
+            return answer
+        answer = await self._queue.submit(
+            lambda image, at: broker_heartbeat(
+                image, request, sessions=self._sessions, rules=self._rules(image), registered_at=registered_at
+            )
+        )
+        if answer.should_shut_down:
+            self._sessions.end(broker_id)
+        elif request.want_shut_down:
+            self._sessions.shut_down_after(broker_id, self._quorum.image.provenance.offset)
+        return answer
+
+    def heartbeats_on(self, request: BrokerHeartbeatRequest, connection: object) -> bool:
+        """Remember on which connection a broker speaks; True for one that is new, whose loss must be told here."""
+        return self._watch.heartbeat_on(NodeId(request.broker_id), request.broker_epoch, connection)
+
+    def connection_lost(self, request: BrokerHeartbeatRequest, connection: object) -> None:
+        """The connection of that heartbeat is gone: the broker may be too."""
+        self._watch.connection_lost(NodeId(request.broker_id), request.broker_epoch, connection)
+
+    async def _fence(self, broker_id: NodeId, broker_epoch: int, why: str) -> None:
+        def decide(image: Image, _at: Offset) -> Decision[Message, bool]:
+            broker = image.cluster.brokers.get(broker_id)
+            now_ms = self._world.clock.monotonic_ms()
+            if broker is None or broker.broker_epoch != broker_epoch or broker.fenced:
+                return decided((), False)
+            if self._sessions.alive(broker_id, broker_epoch, now_ms=now_ms):
+                return decided((), False)
+            return decided(fence(image, broker_id, self._rules(image)), True)
+
+        if await self._queue.submit(decide):
+            log.info("Fenced broker %d of epoch %d: %s", broker_id, broker_epoch, why)
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+        return await self._queue.submit(lambda image, at: register_controller(image, request))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        response = await self._queue.submit(
+            lambda image, at: unregister_broker(image, request, rules=self._rules(image))
+        )
+        self._sessions.end(NodeId(request.broker_id))
+        return response
+
+    async def alter_partition(self, request: AlterPartitionRequest, api_version: int) -> AlterPartitionResponse:
+        return await self._queue.submit(
+            lambda image, at: alter_partition(image, request, api_version=api_version, rules=self._rules(image))
+        )
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        return await self._queue.submit(lambda image, at: allocate_producer_ids(image, request))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        return await self._queue.submit(
+            lambda image, at: assign_replicas_to_dirs(image, request, rules=self._rules(image))
+        )
+
+    # What operators ask for.
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        return await self._queue.submit(lambda image, at: elect_leaders(image, request, rules=self._rules(image)))
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._queue.submit(
+            lambda image, at: alter_partition_reassignments(image, request, rules=self._rules(image))
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        self.require_active()
+        return list_partition_reassignments(self._quorum.image, request)
+
+    def require_active(self) -> None:
+        """NOT_CONTROLLER where another node has to be asked."""
+        if not self._quorum.is_active:
+            raise not_controller()
+
+    # What clients ask for.
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         entropy = self._world.entropy
-        return await self._submit(
+        return await self._queue.submit(
             lambda image, at: create_topics(image, request, settings=self._settings, entropy=entropy)
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
         enabled = self._config.delete_topic_enable
-        return await self._submit(
+        return await self._queue.submit(
             lambda image, at: delete_topics(image, request, api_version=api_version, enabled=enabled)
         )
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         entropy = self._world.entropy
-        return await self._submit(lambda image, at: create_partitions(image, request, entropy=entropy))
+        return await self._queue.submit(lambda image, at: create_partitions(image, request, entropy=entropy))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        return await self._submit(lambda image, at: incremental_alter_configs(image, request, rules=self._config_rules))
+        return await self._queue.submit(
+            lambda image, at: incremental_alter_configs(image, request, rules=self._config_rules)
+        )
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._submit(lambda image, at: alter_configs(image, request, rules=self._config_rules))
+        return await self._queue.submit(lambda image, at: alter_configs(image, request, rules=self._config_rules))
 
     def _check_resource(self, resource: Resource, configs: Mapping[str, str]) -> None:
         resource_type, name = resource
@@ -170,122 +377,95 @@ class Controller:
             warn_of_what_has_no_effect(configs)
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        return await self._submit(lambda image, at: alter_client_quotas(image, request))
+        return await self._queue.submit(lambda image, at: alter_client_quotas(image, request))
 
     async def alter_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        return await self._submit(lambda image, at: alter_scram_credentials(image, request))
+        return await self._queue.submit(lambda image, at: alter_scram_credentials(image, request))
 
     async def update_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
         kraft_version = self._quorum.kraft_version
-        return await self._submit(
+        return await self._queue.submit(
             lambda image, at: update_features(image, request, api_version=api_version, kraft_version=kraft_version)
         )
 
     async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
         entropy = self._world.entropy
-        return await self._submit(lambda image, at: create_acls(image, request, entropy=entropy))
+        return await self._queue.submit(lambda image, at: create_acls(image, request, entropy=entropy))
 
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        return await self._submit(lambda image, at: delete_acls(image, request))
+        return await self._queue.submit(lambda image, at: delete_acls(image, request))
 
-    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[None]:
+    # Shortcuts within the process.
+
+    async def register(self, node: NodeDescription, bootstrap: Sequence[Message]) -> None:
+        """At the start: begin an empty log, or end a transaction that a crash cut short; register this node, fenced."""
+        self._bootstrap = bootstrap
+        if self._epoch is None:
+            self.activate(self._quorum.epoch)
+        await self._queue.submit(lambda image, at: decided((), None))
+        if supports_controller_registration(self._quorum.image.features.metadata_version):
+            await self.register_controller(node.as_controller())
+        await self.register_broker(node.as_broker(self._cluster_id), 4)
+
+    async def unfence(self) -> None:
+        """This node is ready to serve, and leads what it can lead."""
+        offset = self._quorum.image.provenance.offset
+        await self.broker_heartbeat(self._own_heartbeat(offset))
+        self._sessions.end(self._node_id)
+
+    async def fence(self) -> None:
+        """This node is about to stop; on a full or broken disk it stops without saying so, as if it had died."""
+        with suppress(KafkaError, OSError):
+            for _ in range(2):
+                heartbeat = self._own_heartbeat(self._quorum.image.provenance.offset)
+                heartbeat.want_shut_down = True
+                if (await self.broker_heartbeat(heartbeat)).should_shut_down:
+                    return
+
+    def _own_heartbeat(self, offset: Offset) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._quorum.image.cluster.brokers[self._node_id].broker_epoch,
+            current_metadata_offset=offset,
+            want_fence=False,
+            want_shut_down=False,
+            cordoned_log_dirs=[],
+        )
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[Any]:
         """Tell the cluster where this broker has put partitions that it could choose a directory for.
 
         Nobody needs to wait: a full disk may refuse it, and the next start tells it again.
         """
-        told = self._submit(lambda image, at: decided(assign_directories(image, self._node_id, assignments), None))
-        told.add_done_callback(_note_outcome)
+        broker = self._quorum.image.cluster.brokers[self._node_id]
+        request = assignment_request(assignments, broker_id=self._node_id, broker_epoch=broker.broker_epoch)
+        told = self._queue.submit(lambda image, at: assign_replicas_to_dirs(image, request, rules=self._rules(image)))
+        told.add_done_callback(note_outcome)
         return told
 
     async def next_producer_id(self) -> ProducerId:
         """An id that was never given out: from this broker's block, or from a new one."""
         while not self._ids:
             if self._next_block is None or self._next_block.done():
-                self._next_block = self._submit(self._allocate)
+                self._next_block = self._queue.submit(self._allocate)
             waited_for = self._next_block
             block = await asyncio.shield(waited_for)
             if waited_for is self._next_block:  # The first of those who waited for it; the others find ids there.
                 self._next_block = None
-                self._ids = range(block.first, block.first + block.size)
+                self._ids = range(block.producer_id_start, block.producer_id_start + block.producer_id_len)
         first = self._ids[0]
         self._ids = self._ids[1:]
         return ProducerId(first)
 
-    def _allocate(self, image: Image, _at: Offset) -> Decision[Message, ProducerIdBlock]:
-        broker = image.cluster.brokers[self._node_id]
-        return allocate_producer_ids(image, broker_id=self._node_id, broker_epoch=broker.broker_epoch)
-
-    # The queue.
-
-    def _submit(self, decide: Decide[ResponseT]) -> asyncio.Future[ResponseT]:
-        future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-        self._queue.append((decide, future))
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._work())
-            self._worker.add_done_callback(_note_outcome)
-        return future
-
-    async def _work(self) -> None:
-        """Decide everything that is queued, append it as one, answer; until the queue stays empty."""
-        try:
-            while self._queue:
-                taken = self._queue[:MAX_DECISIONS_PER_APPEND]
-                del self._queue[:MAX_DECISIONS_PER_APPEND]
-                await self._decide_and_append(taken)
-        except BaseException as failure:
-            self.on_failure(failure)
-            for _, future in self._queue:
-                if not future.done():
-                    future.set_exception(failure)
-                    _note_outcome(future)
-            self._queue.clear()
-            raise
-        finally:
-            self._worker = None
-
-    async def _decide_and_append(self, taken: list[tuple[Decide[Any], asyncio.Future[Any]]]) -> None:
-        quorum = self._quorum
-        draft = Draft(quorum.image)
-        at: int = quorum.next_offset
-        batches: list[tuple[Message, ...]] = []
-        outcomes: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
-        try:
-            for position, (decide, future) in enumerate(taken):
-                try:
-                    decision = decide(draft.image, Offset(at))
-                except KafkaError as refused:
-                    outcomes.append((future, None, refused))
-                    continue
-                ((_, answer),) = decision.answers
-                outcomes.append((future, answer, None))
-                if decision.records:
-                    batches.append(decision.records)
-                    at += len(decision.records)
-                    if position + 1 < len(taken):
-                        draft.replay(decision.records, Provenance(Offset(at - 1), quorum.epoch, -1))
-            await quorum.append(batches)
-        except KafkaError as refused:
-            outcomes = [(future, None, refused) for _, future in taken]
-        except BaseException as failure:
-            for _, future in taken:
-                if not future.done():
-                    future.set_exception(failure)
-            raise
-        for future, answer, refusal in outcomes:
-            if future.done():  # The one who asked has gone away.
-                continue
-            if refusal is not None:
-                future.set_exception(refusal)
-            else:
-                future.set_result(answer)
+    def _allocate(self, image: Image, _at: Offset) -> Decision[Message, AllocateProducerIdsResponse]:
+        epoch = image.cluster.brokers[self._node_id].broker_epoch
+        return allocate_producer_ids(image, AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=epoch))
 
 
-def _note_outcome(future: asyncio.Future[None]) -> None:
-    """Look at an outcome that nobody waits for, lest the loop complain; what is fatal goes to `on_failure` anyway."""
-    if not future.cancelled():
-        future.exception()
+def _elected(records: list[Message]) -> Decision[Message, bool]:
+    return decided(records, len(records) >= MAX_ELECTIONS_AT_ONCE)
 
 
 def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
@@ -293,38 +473,3 @@ def _check_configs(config: NodeConfig, configs: Mapping[str, str]) -> None:
 
 
 _CONFIG_TABLES = {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_KEYS, GROUP_RESOURCE: GROUP_CONFIGS}
-
-
-class EffectiveConfigs:
-    """Every topic-level setting by name, with its value and where that comes from: the strongest source counts."""
-
-    def __init__(self, config: NodeConfig) -> None:
-        self._config = config
-        self._resource = str(config.node_id)
-        self._sources: tuple[Mapping[str, str], Mapping[str, str]] | None = None
-        self._defaults: dict[str, CreatableTopicConfigs] = {}
-
-    def of_topic(self, image: Image, topic_configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        sources = (image.configs.of(BROKER_RESOURCE, self._resource), image.configs.of(BROKER_RESOURCE, ALL_BROKERS))
-        if sources != self._sources:  # Most topics have the defaults, so those are kept ready.
-            self._sources = sources
-            public = sorted(name for name, key in TOPIC_CONFIGS.items() if not key.internal)
-            self._defaults = {name: self._default(name, *sources) for name in public}
-        overrides = {name: _entry(name, text, ConfigSource.TOPIC) for name, text in topic_configs.items()}
-        return [overrides.get(name, entry) for name, entry in self._defaults.items()]
-
-    def _default(self, name: str, own: Mapping[str, str], everyones: Mapping[str, str]) -> CreatableTopicConfigs:
-        key = TOPIC_CONFIGS[name]
-        text = value_text(getattr(self._config.log_defaults, name.replace(".", "_"), key.default))
-        for synonym in key.synonyms:
-            if synonym in own:
-                return _entry(name, own[synonym], ConfigSource.BROKER)
-            if synonym in everyones:
-                return _entry(name, everyones[synonym], ConfigSource.ALL_BROKERS)
-            if synonym in self._config.given:
-                return _entry(name, text, ConfigSource.FILE)
-        return _entry(name, text, ConfigSource.DEFAULT)
-
-
-def _entry(name: str, text: str | None, source: ConfigSource) -> CreatableTopicConfigs:
-    return CreatableTopicConfigs(name=name, value=text, read_only=False, config_source=source, is_sensitive=False)

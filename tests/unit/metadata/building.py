@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
+from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings
 from odradek.metadata.image import EMPTY_IMAGE, Image, Provenance
 from odradek.metadata.image.cluster import BrokerRegistration, Endpoint, register_broker_record
+from odradek.metadata.image.configs import TOPIC_RESOURCE
+from odradek.metadata.image.topics import PartitionRegistration
 from odradek.metadata.loader import Loader
-from odradek.metadata.records import FeatureLevelRecord
+from odradek.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import CreatableTopicConfigs
@@ -66,3 +70,49 @@ def _effective(image: Image, configs: Mapping[str, str]) -> list[CreatableTopicC
 
 
 SETTINGS = TopicSettings(num_partitions=3, replication_factor=1, check_configs=_check, effective_configs=_effective)
+
+STATIC = StaticRules(NodeId(1), min_insync_replicas=1, unclean_leader_election=False)
+
+TOPIC = uuid(201)
+
+
+def rules(image: Image) -> TopicRules:
+    return TopicRules(image, STATIC)
+
+
+def with_elr(image: Image) -> Image:
+    return replayed(image, [FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
+
+
+def with_config(image: Image, topic: str = "t", **configs: str) -> Image:
+    records = [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name.replace("_", "."), value=text)
+        for name, text in configs.items()
+    ]
+    return replayed(image, records)
+
+
+def with_topic(image: Image, *partitions: PartitionRecord, name: str = "t", topic_id: Uuid = TOPIC) -> Image:
+    for index, record in enumerate(partitions):
+        record.topic_id, record.partition_id = topic_id, index
+    return replayed(image, [TopicRecord(name=name, topic_id=topic_id), *partitions])
+
+
+def led_by(leader: int, replicas: list[int], isr: list[int] | None = None, **more: Any) -> PartitionRecord:
+    """A partition in leader epoch 4 and partition epoch 6, each replica in its broker's first directory."""
+    fields: dict[str, Any] = {
+        "topic_id": TOPIC,
+        "replicas": replicas,
+        "isr": replicas if isr is None else isr,
+        "removing_replicas": [],
+        "adding_replicas": [],
+        "leader": leader,
+        "leader_epoch": 4,
+        "partition_epoch": 6,
+        "directories": [uuid(1000 * replica + 1) for replica in replicas],
+    }
+    return PartitionRecord(**{**fields, **more})
+
+
+def the_partition(image: Image, index: int = 0, name: str = "t") -> PartitionRegistration:
+    return image.topics.by_name[name].partitions[index]

@@ -12,8 +12,9 @@ from tests.unit.metadata.building import uuid
 from odradek.ids import NodeId
 from odradek.metadata.bootstrap import default_bootstrap_records
 from odradek.metadata.controller.brokers import NodeDescription
+from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
-from odradek.metadata.image.cluster import Endpoint
+from odradek.metadata.image.cluster import Endpoint, FeatureRange
 from odradek.metadata.raft.voters import Voter
 from odradek.ports import World
 from odradek.protocol.codec import Message
@@ -104,7 +105,7 @@ class Machine:
             incarnation_id=uuid(9000 + self._lives),
             broker_endpoints=(Endpoint("PLAINTEXT", "localhost", 9092, 0),),
             controller_endpoints=(Endpoint("CONTROLLER", "localhost", 9093, 0),),
-            features=(),
+            features=tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES),
             rack=None,
             log_dirs=(uuid(300),),
         )

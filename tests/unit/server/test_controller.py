@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.server.controller import EffectiveConfigs
+from odradek.server.effective_configs import EffectiveConfigs
 
 LOG = f"{DIRECTORY}/00000000000000000000.log"
 

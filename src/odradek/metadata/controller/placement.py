@@ -21,7 +21,9 @@ def place(
     brokers: Iterable[BrokerRegistration], *, partition_count: int, replication_factor: int, entropy: Entropy
 ) -> list[tuple[NodeId, ...]]:
     """Replicas of that many new partitions, preferred leader first; INVALID_REPLICATION_FACTOR where it cannot be."""
-    candidates = [broker for broker in brokers if not broker.in_controlled_shutdown]
+    candidates = [
+        broker for broker in brokers if not broker.in_controlled_shutdown and has_uncordoned_directory(broker)
+    ]
     if replication_factor <= 0:
         raise _impossible(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if all(broker.fenced for broker in candidates):
@@ -35,6 +37,12 @@ def place(
         return [(candidates[0].broker_id,)] * partition_count
     racks = _Racks(candidates, entropy)
     return [racks.place(replication_factor) for _ in range(partition_count)]
+
+
+def has_uncordoned_directory(broker: BrokerRegistration) -> bool:
+    """Whether the broker takes new replicas anywhere (KIP-1066)."""
+    cordoned = broker.cordoned_log_dirs
+    return not cordoned or any(directory not in cordoned for directory in broker.log_dirs)
 
 
 def _impossible(why: str) -> KafkaError:

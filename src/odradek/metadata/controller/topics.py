@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from odradek.decisions import Decision
 from odradek.ids import NodeId, Uuid
 from odradek.metadata.controller import MAX_PARTITIONS_PER_REQUEST, decided, repeated
-from odradek.metadata.controller.placement import place
+from odradek.metadata.controller.elections import default_directory
+from odradek.metadata.controller.placement import has_uncordoned_directory, place
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import ClusterImage
 from odradek.metadata.image.configs import TOPIC_RESOURCE
 from odradek.metadata.image.topics import (
-    MIGRATING_DIRECTORY,
-    UNASSIGNED_DIRECTORY,
     PartitionRegistration,
     new_partition,
     partition_record,
@@ -100,7 +99,7 @@ def assigned_partition(
     cluster: ClusterImage, replicas: tuple[NodeId, ...], *, index: int, replication_factor: int | None
 ) -> PartitionRegistration:
     """A partition placed by hand; INVALID_REPLICA_ASSIGNMENT when it cannot be."""
-    _check_assignment(cluster, replicas, replication_factor)
+    check_assignment(cluster, replicas, replication_factor)
     isr = tuple(replica for replica in replicas if cluster.is_active(replica))
     if not isr:
         raise _wrong_assignment(
@@ -108,6 +107,30 @@ def assigned_partition(
             "controlled shutdown."
         )
     return new_partition(replicas, directories=_directories(cluster, replicas), isr=isr)
+
+
+def check_assignment(cluster: ClusterImage, replicas: tuple[NodeId, ...], replication_factor: int | None) -> None:
+    """INVALID_REPLICA_ASSIGNMENT unless a partition may have these replicas, as many as its topic's others."""
+    if not replicas:
+        raise _wrong_assignment("The manual partition assignment includes an empty replica list.")
+    before: NodeId | None = None
+    for replica in sorted(replicas):
+        if replica not in cluster.brokers:
+            raise _wrong_assignment(
+                f"The manual partition assignment includes broker {replica}, but no such broker is registered."
+            )
+        if replica == before:
+            raise _wrong_assignment(f"The manual partition assignment includes the broker {before} more than once.")
+        if not has_uncordoned_directory(cluster.brokers[replica]):
+            raise _wrong_assignment(
+                f"The manual partition assignment includes broker {replica}, but all its log directories are cordoned."
+            )
+        before = replica
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _wrong_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
 
 
 def _create_topic(
@@ -216,35 +239,8 @@ def _partition_count(topic: CreatableTopic, settings: TopicSettings) -> int:
     return settings.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
-def _check_assignment(cluster: ClusterImage, replicas: tuple[NodeId, ...], replication_factor: int | None) -> None:
-    if not replicas:
-        raise _wrong_assignment("The manual partition assignment includes an empty replica list.")
-    before: NodeId | None = None
-    for replica in sorted(replicas):
-        if replica not in cluster.brokers:
-            raise _wrong_assignment(
-                f"The manual partition assignment includes broker {replica}, but no such broker is registered."
-            )
-        if replica == before:
-            raise _wrong_assignment(f"The manual partition assignment includes the broker {before} more than once.")
-        before = replica
-    if replication_factor is not None and len(replicas) != replication_factor:
-        raise _wrong_assignment(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-            f"consistent with previous partitions, which have {replication_factor} replica(s)."
-        )
-
-
 def _directories(cluster: ClusterImage, replicas: tuple[NodeId, ...]) -> tuple[Uuid, ...]:
-    """A broker with one log directory has no choice; one with several chooses and tells later (KIP-858)."""
-    directories = []
-    for replica in replicas:
-        log_dirs = cluster.brokers[replica].log_dirs
-        if not log_dirs:
-            directories.append(MIGRATING_DIRECTORY)
-        else:
-            directories.append(log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY)
-    return tuple(directories)
+    return tuple(default_directory(cluster.brokers[replica]) for replica in replicas)
 
 
 def _refusal(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

@@ -1,159 +1,218 @@
-"""A node registers, serves, stops and comes back: what is on record then."""
+"""Nodes register, come back as other incarnations, and are forgotten: what is on record then."""
 
 from __future__ import annotations
 
 import pytest
-from tests.unit.metadata.building import broker, cluster, entropy, replayed, uuid
+from tests.unit.metadata.building import (
+    broker,
+    cluster,
+    entropy,
+    led_by,
+    replayed,
+    rules,
+    the_partition,
+    uuid,
+    with_elr,
+    with_topic,
+)
 
 from odradek.ids import NO_NODE, NodeId, Offset
 from odradek.metadata.controller.brokers import (
     NodeDescription,
-    fence,
+    Registrar,
     live_controller,
     register_broker,
     register_controller,
-    unfence,
+    unregister_broker,
 )
-from odradek.metadata.controller.directories import DirectoryAssignment, assign_directories
 from odradek.metadata.controller.producer_ids import allocate_producer_ids
 from odradek.metadata.image import EMPTY_IMAGE, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
-from odradek.metadata.image.topics import RECOVERED, RECOVERING, UNASSIGNED_DIRECTORY
-from odradek.metadata.records import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from odradek.metadata.records import FeatureLevelRecord
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest
+from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.values import replace
 
 NODE = NodeDescription(
     node_id=NodeId(1),
     incarnation_id=uuid(900),
     broker_endpoints=(Endpoint("PLAINTEXT", "localhost", 9092, 0),),
     controller_endpoints=(Endpoint("CONTROLLER", "localhost", 9093, 0),),
-    features=(FeatureRange("metadata.version", 7, 30),),
+    features=(FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1)),
     rack="r",
-    log_dirs=(uuid(300), uuid(301)),
+    log_dirs=(uuid(1001), uuid(1002)),
 )
+REGISTRAR = Registrar(cluster_id="c", kraft_version=1, alive=False, next_epoch=Offset(70), api_version=4)
+EMPTY = replayed(EMPTY_IMAGE, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
 
 
-def started(image: Image, *, broker_epoch: int) -> Image:
-    image = replayed(image, register_controller(image, NODE))
-    image = replayed(image, register_broker(image, NODE, broker_epoch=Offset(broker_epoch)))
-    return replayed(image, unfence(image, NODE.node_id))
+def registered(
+    image: Image, node: NodeDescription = NODE, registrar: Registrar = REGISTRAR, *, previous: int = -1
+) -> Image:
+    request = node.as_broker("c", previous_broker_epoch=previous)
+    decision = register_broker(image, request, registrar=registrar, rules=rules(image))
+    return replayed(image, decision.records)
 
 
-def empty(level: int = 30) -> Image:
-    return replayed(EMPTY_IMAGE, [FeatureLevelRecord(name="metadata.version", feature_level=level)])
+def refusal(image: Image, request: BrokerRegistrationRequest, registrar: Registrar = REGISTRAR) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        register_broker(image, request, registrar=registrar, rules=rules(image))
+    return refused.value.code
 
 
-def with_partition(image: Image, *, leader: int, isr: list[int], **more: object) -> Image:
-    fields: dict[str, object] = {
-        "partition_id": 0,
-        "topic_id": uuid(201),
-        "replicas": [1],
-        "isr": isr,
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": leader,
-        "leader_epoch": 4,
-        "partition_epoch": 6,
-        "directories": [UNASSIGNED_DIRECTORY],
-    }
-    record = PartitionRecord(**{**fields, **more})  # type: ignore[arg-type]
-    return replayed(image, [TopicRecord(name="t", topic_id=uuid(201)), record])
+def test_a_broker_comes_in_fenced() -> None:
+    (known,) = registered(EMPTY).cluster.brokers.values()
+    assert (known.broker_epoch, known.incarnation_id, known.rack) == (70, uuid(900), "r")
+    assert (known.fenced, known.in_controlled_shutdown, known.cordoned_log_dirs) == (True, False, None)
+    assert known.log_dirs == (uuid(1001), uuid(1002))
+    assert known.endpoint("PLAINTEXT") == Endpoint("PLAINTEXT", "localhost", 9092, 0)
+    assert known.features == NODE.features
 
 
-def test_a_node_comes_up() -> None:
-    image = started(empty(), broker_epoch=7)
-    (registered,) = image.cluster.brokers.values()
-    assert (registered.broker_epoch, registered.incarnation_id, registered.rack) == (7, uuid(900), "r")
-    assert registered.active
-    assert registered.cordoned_log_dirs == ()
-    assert registered.endpoint("PLAINTEXT") == Endpoint("PLAINTEXT", "localhost", 9092, 0)
-    assert registered.endpoint("CONTROLLER") is None
-    (controller,) = image.cluster.controllers.values()
-    assert controller.endpoint("CONTROLLER") == Endpoint("CONTROLLER", "localhost", 9093, 0)
-    assert controller.endpoint("PLAINTEXT") is None
+def test_an_old_cluster_keeps_no_directories_and_no_controllers() -> None:
+    old = cluster(broker(2), metadata_version=13)
+    assert registered(old).cluster.brokers[NodeId(1)].log_dirs == ()
+    with pytest.raises(KafkaError) as refused:
+        register_controller(old, NODE.as_controller())
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_old_cluster_keeps_no_controllers_and_no_cordoned_directories() -> None:
-    image = started(empty(13), broker_epoch=7)
-    assert not image.cluster.controllers
-    assert image.cluster.brokers[NodeId(1)].cordoned_log_dirs is None
+def test_a_controller_is_put_on_record() -> None:
+    image = replayed(EMPTY, register_controller(EMPTY, NODE.as_controller()).records)
+    (known,) = image.cluster.controllers.values()
+    assert (known.controller_id, known.incarnation_id, known.features) == (1, uuid(900), NODE.features)
+    assert known.endpoint("CONTROLLER") == Endpoint("CONTROLLER", "localhost", 9093, 0)
 
 
-def test_it_is_fenced_once_when_it_stops() -> None:
-    image = started(empty(), broker_epoch=7)
-    image = replayed(image, fence(image, NODE.node_id))
-    assert not image.cluster.alive_brokers()
-    assert fence(image, NODE.node_id) == []
-    assert fence(empty(), NODE.node_id) == []
+def test_a_duplicate_is_refused_while_the_first_is_alive() -> None:
+    image = registered(EMPTY)
+    alive = replace(REGISTRAR, alive=True, next_epoch=Offset(90))
+    second = replace(NODE, incarnation_id=uuid(901))
+    assert refusal(image, second.as_broker("c"), alive) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert registered(image, NODE, alive).cluster.brokers[NodeId(1)].broker_epoch == 70
+    dead = replace(alive, alive=False)
+    assert registered(image, second, dead).cluster.brokers[NodeId(1)].broker_epoch == 90
+
+
+def test_the_same_incarnation_may_tell_other_addresses_and_stays_what_it_is() -> None:
+    image = cluster(broker(1))
+    moved = replace(NODE, incarnation_id=image.cluster.brokers[NodeId(1)].incarnation_id)
+    known = registered(image, moved, replace(REGISTRAR, alive=True)).cluster.brokers[NodeId(1)]
+    assert (known.broker_epoch, known.fenced) == (1, False)
+    assert known.endpoints == NODE.broker_endpoints
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "more"),
+    ("code", "given"),
     [
-        (1, [1], {}),
-        (-1, [1], {}),
-        (-1, [], {"eligible_leader_replicas": [1], "last_known_elr": [1]}),
-        (-1, [], {"last_known_elr": [1]}),
-        (-1, [], {"last_known_elr": [1], "leader_recovery_state": RECOVERING}),
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, {"cluster_id": "another"}),
+        (ErrorCode.BROKER_ID_NOT_REGISTERED, {"is_migrating_zk_broker": True}),
+        (ErrorCode.INVALID_REGISTRATION, {"log_dirs": []}),
+        (ErrorCode.INVALID_REGISTRATION, {"log_dirs": [uuid(100)]}),
+        (ErrorCode.INVALID_REGISTRATION, {"log_dirs": [uuid(1001), uuid(1001)]}),
+        (ErrorCode.INVALID_REGISTRATION, {"log_dirs": [uuid(2001)]}),
+        (ErrorCode.INVALID_REGISTRATION, {"features": []}),
     ],
 )
-def test_a_returning_broker_leads_again_in_a_new_epoch(leader: int, isr: list[int], more: dict[str, object]) -> None:
-    image = started(with_partition(empty(), leader=leader, isr=isr, **more), broker_epoch=9)
-    (partition,) = image.topics.by_name["t"].partitions
-    assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 5)
-    assert (partition.elr, partition.last_known_elr, partition.leader_recovery_state) == ((), (), RECOVERED)
+def test_what_is_refused(code: ErrorCode, given: dict[str, object]) -> None:
+    request = NODE.as_broker("c")
+    for name, text in given.items():
+        setattr(request, name, text)
+    assert refusal(cluster(broker(2)), request) is code
 
 
-def test_a_broker_that_was_not_in_sync_does_not_lead() -> None:
-    image = with_partition(cluster(broker(2, fenced=True)), leader=-1, isr=[2], replicas=[1, 2], directories=[])
-    (partition,) = started(image, broker_epoch=9).topics.by_name["t"].partitions
-    assert (partition.leader, partition.leader_epoch) == (NO_NODE, 4)
+@pytest.mark.parametrize(
+    ("features", "finalized", "accepted"),
+    [
+        ((("metadata.version", 7, 29), ("kraft.version", 0, 1)), {}, False),
+        ((("metadata.version", 7, 30),), {}, False),  # kraft.version 1 is finalized.
+        ((("metadata.version", 7, 30), ("kraft.version", 0, 1)), {"group.version": 1}, False),
+        ((("metadata.version", 7, 30), ("kraft.version", 0, 1), ("group.version", 0, 1)), {"group.version": 1}, True),
+        ((("metadata.version", 7, 30), ("kraft.version", 0, 1), ("new.version", 1, 2)), {}, False),
+        # Finalized by another implementation: nothing that this controller could ask for.
+        ((("metadata.version", 7, 30), ("kraft.version", 0, 1)), {"share.version": 1}, True),
+    ],
+)
+def test_every_finalized_level_must_be_one_the_broker_can_work_with(
+    features: tuple[tuple[str, int, int], ...], finalized: dict[str, int], accepted: bool
+) -> None:
+    image = replayed(EMPTY, [FeatureLevelRecord(name=name, feature_level=level) for name, level in finalized.items()])
+    node = replace(NODE, features=tuple(FeatureRange(*each) for each in features))
+    if accepted:
+        assert NodeId(1) in registered(image, node).cluster.brokers
+    else:
+        assert refusal(image, node.as_broker("c")) is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_broker_epoch_never_goes_back() -> None:
-    image = started(empty(), broker_epoch=7)
-    with pytest.raises(AssertionError, match="goes back"):
-        register_broker(image, NODE, broker_epoch=Offset(7))
+class TestAnotherIncarnation:
+    """It has to prove anew what its predecessor was in sync with."""
+
+    image = with_topic(
+        cluster(broker(1), broker(2), broker(3)), led_by(1, [1, 2, 3]), led_by(2, [2, 1]), led_by(1, [1])
+    )
+
+    def test_it_leaves_every_isr_and_leads_nothing(self) -> None:
+        after = registered(self.image).topics.by_name["t"].partitions
+        assert [(each.leader, each.isr) for each in after] == [(2, (2, 3)), (2, (2,)), (NO_NODE, (1,))]
+
+    def test_a_clean_stop_leaves_it_eligible(self) -> None:
+        image = with_elr(self.image)
+        clean = registered(image, previous=1)
+        assert (the_partition(clean, 2).isr, the_partition(clean, 2).elr) == ((), (1,))
+
+    def test_after_an_unclean_one_it_is_neither_in_sync_nor_eligible(self) -> None:
+        image = with_elr(
+            with_topic(
+                cluster(broker(1), broker(2)), led_by(1, [1]), led_by(2, [1, 2], [2], eligible_leader_replicas=[1])
+            )
+        )
+        for registrar, previous in ((REGISTRAR, -1), (REGISTRAR, 2), (replace(REGISTRAR, api_version=2), 1)):
+            after = registered(image, registrar=registrar, previous=previous)
+            assert (the_partition(after).isr, the_partition(after).elr) == ((), ())
+            assert (the_partition(after).leader, the_partition(after).last_known_elr) == (NO_NODE, (1,))
+            assert the_partition(after, 1).elr == ()
+
+    def test_the_registration_comes_last(self) -> None:
+        decision = register_broker(self.image, NODE.as_broker("c"), registrar=REGISTRAR, rules=rules(self.image))
+        assert [type(record).__name__ for record in decision.records][-2:] == [
+            "PartitionChangeRecord",
+            "RegisterBrokerRecord",
+        ]
+
+
+def test_a_broker_is_forgotten() -> None:
+    image = with_topic(cluster(broker(1), broker(2)), led_by(1, [1, 2]))
+    decision = unregister_broker(image, UnregisterBrokerRequest(broker_id=1), rules=rules(image))
+    after = replayed(image, decision.records)
+    assert list(after.cluster.brokers) == [2]
+    assert (the_partition(after).leader, the_partition(after).isr) == (2, (2,))
+    with pytest.raises(KafkaError) as refused:
+        unregister_broker(after, UnregisterBrokerRequest(broker_id=1), rules=rules(after))
+    assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_clients_are_told_of_a_live_broker_as_controller() -> None:
-    assert live_controller(empty(), entropy()) == NO_NODE
+    assert live_controller(EMPTY, entropy()) == NO_NODE
     image = cluster(broker(1, fenced=True), broker(2), broker(3))
     assert {live_controller(image, entropy(seed)) for seed in range(20)} == {2, 3}
 
 
-def test_directories_are_told_once_chosen() -> None:
-    image = with_partition(started(empty(), broker_epoch=7), leader=1, isr=[1])
-    told = [
-        DirectoryAssignment(uuid(201), 0, uuid(300)),
-        DirectoryAssignment(uuid(201), 9, uuid(300)),
-        DirectoryAssignment(uuid(999), 0, uuid(300)),
-    ]
-    (record,) = assign_directories(image, NODE.node_id, told)
-    assert isinstance(record, PartitionChangeRecord)
-    image = replayed(image, [record])
-    (partition,) = image.topics.by_name["t"].partitions
-    assert partition.directory(NODE.node_id) == uuid(300)
-    assert (partition.leader_epoch, partition.partition_epoch) == (4, 7)
-    assert assign_directories(image, NODE.node_id, told) == []
-    assert assign_directories(with_partition(empty(16), leader=1, isr=[1]), NODE.node_id, told) == []
-
-
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
-    image = started(empty(), broker_epoch=7)
+    image = cluster(broker(1))
     firsts = []
     for _ in range(3):
-        decision = allocate_producer_ids(image, broker_id=NODE.node_id, broker_epoch=7)
-        firsts.append(decision.answers[0][1].first)
+        decision = allocate_producer_ids(image, AllocateProducerIdsRequest(broker_id=1, broker_epoch=1))
+        ((_, block),) = decision.answers
+        assert block.producer_id_len == 1000
+        firsts.append(block.producer_id_start)
         image = replayed(image, decision.records)
     assert firsts == [0, 1000, 2000]
 
 
-@pytest.mark.parametrize(
-    ("broker_id", "epoch", "code"),
-    [(9, 7, ErrorCode.BROKER_ID_NOT_REGISTERED), (1, 6, ErrorCode.STALE_BROKER_EPOCH)],
-)
-def test_only_registered_brokers_get_producer_ids(broker_id: int, epoch: int, code: ErrorCode) -> None:
+@pytest.mark.parametrize(("broker_id", "epoch"), [(9, 7), (1, 6)])
+def test_only_registered_brokers_get_producer_ids(broker_id: int, epoch: int) -> None:
     with pytest.raises(KafkaError) as refused:
-        allocate_producer_ids(started(empty(), broker_epoch=7), broker_id=NodeId(broker_id), broker_epoch=epoch)
-    assert refused.value.code is code
+        allocate_producer_ids(cluster(broker(1)), AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch))
+    assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -1,0 +1,116 @@
+"""Many partitions at once: what becomes of them when a broker comes or goes, and elections that nobody asked for.
+
+Each of these looks at every partition once, which takes a few milliseconds for 10,000 of them; that is paid when a
+broker comes or goes, not while it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from odradek.ids import NO_NODE, NodeId, Uuid
+from odradek.metadata.controller.elections import Election, Electorate, PartitionChange
+from odradek.metadata.controller.topic_rules import TopicRules
+from odradek.metadata.image import Image
+from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.protocol.codec import Message
+
+MAX_ELECTIONS_AT_ONCE = 1_000
+"""So many elections that nobody asked for are made at a time: requests come in between."""
+
+Partitions: TypeAlias = Iterable[tuple[TopicImage, int]]
+
+
+def leads_anything(image: Image, broker_id: NodeId) -> bool:
+    return any(partition.leader == broker_id for topic in image.topics.by_id.values() for partition in topic.partitions)
+
+
+def in_isr(image: Image, broker_id: NodeId) -> Partitions:
+    return _where(image, lambda partition: broker_id in partition.isr)
+
+
+def in_elr(image: Image, broker_id: NodeId) -> Partitions:
+    return _where(image, lambda partition: broker_id in partition.elr)
+
+
+def without_leader(image: Image) -> Partitions:
+    return _where(image, lambda partition: partition.leader == NO_NODE)
+
+
+def in_directory(image: Image, broker_id: NodeId, directory: Uuid) -> Partitions:
+    return _where(
+        image,
+        lambda partition: directory in partition.directories and partition.directory(broker_id) == directory,
+    )
+
+
+def changed_partitions(
+    image: Image,
+    rules: TopicRules,
+    partitions: Partitions,
+    *,
+    leaving: NodeId = NO_NODE,
+    coming: NodeId = NO_NODE,
+    unclean: NodeId = NO_NODE,
+) -> Iterator[Message]:
+    """The partitions after a broker has left (the ISR, and whatever it leads), has come, or has lost its tail."""
+    gone = unclean if leaving == NO_NODE else leaving
+    electorate = Electorate(image, leaving=gone, coming=coming)
+    topic_before: TopicImage | None = None
+    min_isr, election = 0, Election.ONLINE
+    for topic, index in partitions:
+        if topic is not topic_before:
+            topic_before = topic
+            min_isr = rules.min_isr(topic)
+            election = Election.UNCLEAN if rules.unclean(topic) else Election.ONLINE
+        partition = topic.partitions[index]
+        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=min_isr)
+        change.election = election
+        change.unclean_replica = unclean
+        if gone != NO_NODE:
+            change.isr = tuple(replica for replica in partition.isr if replica != gone)
+        record = change.record()
+        if record is not None:
+            yield record
+
+
+def preferred_leaders(image: Image, rules: TopicRules) -> list[Message]:
+    """Elections that bring leaders back to the first replicas, as far as those are in sync; at most a thousand."""
+    electorate = Electorate(image)
+    records: list[Message] = []
+    for topic, index in _where(image, lambda partition: partition.leader != partition.replicas[0]):
+        if len(records) >= MAX_ELECTIONS_AT_ONCE:
+            break
+        partition = topic.partitions[index]
+        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+        change.election = Election.PREFERRED
+        record = change.record()
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def unclean_leaders(image: Image, rules: TopicRules) -> list[Message]:
+    """Leaders for partitions that have none, where their topics allow any; at most a thousand."""
+    electorate = Electorate(image)
+    records: list[Message] = []
+    for topic, index in without_leader(image):
+        if len(records) >= MAX_ELECTIONS_AT_ONCE:
+            break
+        if not rules.unclean(topic):
+            continue
+        partition = topic.partitions[index]
+        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+        change.election = Election.UNCLEAN
+        record = change.record()
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _where(image: Image, wanted: Callable[[PartitionRegistration], bool]) -> Partitions:
+    for topic in image.topics.by_id.values():
+        for index, partition in enumerate(topic.partitions):
+            if wanted(partition):
+                yield topic, index
