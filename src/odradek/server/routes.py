@@ -58,7 +58,6 @@ HANDLER_MODULES = (
     "alter_configs",
     "alter_user_scram_credentials",
     "api_versions",
-    "begin_quorum_epoch",
     "consumer_group_describe",
     "consumer_group_heartbeat",
     "create_acls",
@@ -78,11 +77,8 @@ HANDLER_MODULES = (
     "describe_quorum",
     "describe_topic_partitions",
     "describe_user_scram_credentials",
-    "end_quorum_epoch",
     "envelope",
     "fetch",
-    "fetch_metadata_log",
-    "fetch_snapshot",
     "find_coordinator",
     "heartbeat",
     "incremental_alter_configs",
@@ -100,7 +96,6 @@ HANDLER_MODULES = (
     "produce",
     "sync_group",
     "update_features",
-    "vote",
 )
 
 
