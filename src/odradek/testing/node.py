@@ -5,24 +5,15 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 
-START_PATIENCE_S = 30.0
-STOP_PATIENCE_S = 30.0
+from odradek.testing.process import START_PATIENCE_S, STOP_PATIENCE_S, NodeFailed, NodeProcess
+
 HOST = "127.0.0.1"
-_READY = re.compile(rf"ready: PLAINTEXT://{re.escape(HOST)}:(\d+)")
-
-
-class NodeFailed(Exception):
-    """The node did not start, did not stop, or gave up in between."""
+_PORT = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+)")
 
 
 @contextlib.contextmanager
@@ -181,66 +172,31 @@ class SubprocessNode(RunningNode):
 
     def __init__(self, data_directory: str, properties: Mapping[str, str]) -> None:
         super().__init__(data_directory, properties)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = tempfile.NamedTemporaryFile(prefix="odradek-", suffix=".log")  # noqa: SIM115 - closed by close()
+        self._process = NodeProcess()
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process.running
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "the node was not started"
         return self._process.pid
 
     def output(self) -> str:
         """All it has printed, over all its starts."""
-        with open(self._output.name, encoding="utf-8", errors="replace") as output:
-            return output.read()
+        return self._process.output()
 
     def start(self) -> None:
-        assert not self.running, "the node is running"
-        before = len(self.output())
-        command = [sys.executable, "-m", "odradek", "start"]
-        for key, setting in self._settings().items():
-            command += ["--override", f"{key}={setting}"]
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT, env=environment
-        )
-        deadline = time.monotonic() + START_PATIENCE_S
-        while not (ready := _READY.search(self.output(), before)):
-            if self._process.poll() is not None:
-                raise NodeFailed(f"the node did not start:\n{self.output()[before:]}")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise NodeFailed(f"the node was not ready after {START_PATIENCE_S:.0f} s:\n{self.output()[before:]}")
-            time.sleep(0.01)
-        self.port = int(ready[1])
+        self._process.begin([f"--override={key}={setting}" for key, setting in self._settings().items()])
+        found = _PORT.search(self._process.wait_until_ready())
+        assert found is not None, "the ready line names no port"
+        self.port = int(found[1])
 
     def stop(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            status = process.wait(STOP_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise NodeFailed(f"the node had not stopped after {STOP_PATIENCE_S:.0f} s:\n{self.output()}") from None
-        self._process = None
-        if status:
-            raise NodeFailed(f"the node ended with status {status}:\n{self.output()}")
+        self._process.stop()
 
     def kill(self) -> None:
-        process = self._process
-        if process is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            self._process = None
+        self._process.kill()
 
     def close(self) -> None:
-        try:
-            self.stop()
-        finally:
-            self._output.close()
+        self._process.close()

@@ -1,0 +1,208 @@
+"""A cluster of real nodes for the time of a test, a process each, that can be killed, held and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+
+from odradek.adapters.clock import SystemClock
+from odradek.adapters.disk import RealDisk
+from odradek.adapters.entropy import SystemEntropy
+from odradek.configdef import format_properties
+from odradek.ids import uuid_text
+from odradek.metadata.uuids import random_uuid
+from odradek.server.config import load
+from odradek.server.directories import format_directories
+from odradek.testing.process import NodeProcess
+
+HOST = "127.0.0.1"
+FIRST_CONTROLLER_ID = 101
+"""Of controllers that are no brokers; brokers count from 1."""
+
+
+@contextlib.contextmanager
+def running_cluster(
+    *,
+    brokers: int = 3,
+    controllers: int = 0,
+    properties: Mapping[str, str] | None = None,
+    data_directory: str | None = None,
+    places: Sequence[Place] = (),
+) -> Iterator[RunningCluster]:
+    """Nodes on free ports of the loopback interface, all ready when the block begins and gone when it ends.
+
+    Without `controllers` of their own the first three brokers are controllers, too. `properties` are keys of
+    `server.properties` for all nodes. Data goes to a temporary directory that is removed at the end, unless one is
+    given. `places` are other hosts to run the nodes on, one each (`odradek.testing.namespaces`).
+    """
+    with contextlib.ExitStack() as cleaning:
+        if data_directory is None:
+            data_directory = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        cluster = RunningCluster(
+            data_directory, brokers=brokers, controllers=controllers, properties=properties or {}, places=places
+        )
+        cleaning.callback(cluster.close)
+        cluster.start()
+        yield cluster
+
+
+class Place:
+    """Where a node runs: an address, and a command in front of the node's own."""
+
+    def __init__(self, host: str = HOST, prefix: Sequence[str] = ()) -> None:
+        self.host = host
+        self.prefix = tuple(prefix)
+
+
+class ClusterNode:
+    """One node of a cluster."""
+
+    def __init__(self, node_id: int, roles: str, directory: pathlib.Path, place: Place) -> None:
+        self.node_id = node_id
+        self.roles = roles
+        self.directory = directory
+        self.host = place.host
+        self.port, self.controller_port = _free_ports(2)
+        self.process = NodeProcess(f"node {node_id}", prefix=place.prefix)
+
+    def __repr__(self) -> str:
+        return f"node {self.node_id}"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def data_directory(self) -> pathlib.Path:
+        return self.directory / "data"
+
+    @property
+    def properties_file(self) -> pathlib.Path:
+        return self.directory / "server.properties"
+
+    @property
+    def bootstrap_server(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self.process.running
+
+    def begin(self) -> None:
+        """Start it (again) on its data, without waiting for it."""
+        self.process.begin([str(self.properties_file)])
+
+    def start(self) -> None:
+        """Start it (again) on its data; NodeFailed if it does not get ready."""
+        self.begin()
+        self.process.wait_until_ready()
+
+    def stop(self) -> None:
+        """The orderly way: its leaders move first."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def pause(self) -> None:
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def listeners(self) -> str:
+        broker = [f"PLAINTEXT://{self.host}:{self.port}"] if self.is_broker else []
+        controller = [f"CONTROLLER://{self.host}:{self.controller_port}"] if self.is_controller else []
+        return ",".join(broker + controller)
+
+
+class RunningCluster:
+    """Nodes that know each other."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        brokers: int,
+        controllers: int,
+        properties: Mapping[str, str],
+        places: Sequence[Place],
+    ) -> None:
+        self.cluster_id = uuid_text(random_uuid(SystemEntropy()))
+        self.nodes: dict[int, ClusterNode] = {}
+        roles = {
+            number: "broker" if controllers or number > 3 else "broker,controller" for number in range(1, brokers + 1)
+        }
+        roles |= {FIRST_CONTROLLER_ID + number: "controller" for number in range(controllers)}
+        for index, (node_id, role) in enumerate(roles.items()):
+            place = places[index] if places else Place()
+            own = pathlib.Path(directory) / f"node-{node_id}"
+            own.mkdir(parents=True, exist_ok=True)
+            self.nodes[node_id] = ClusterNode(node_id, role, own, place)
+        for node in self.nodes.values():
+            self._configure(node, properties)
+
+    @property
+    def brokers(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.is_broker]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are configured with: all brokers, whether they run or not."""
+        return ",".join(node.bootstrap_server for node in self.brokers)
+
+    def start(self) -> None:
+        """Start all that do not run, at the same time."""
+        starting = [node for node in self.nodes.values() if not node.running]
+        for node in starting:
+            node.begin()
+        for node in starting:
+            node.process.wait_until_ready()
+
+    def close(self) -> None:
+        """Leave no process behind, however the test left them."""
+        for node in self.nodes.values():
+            node.kill()
+            node.process.close()
+
+    def _configure(self, node: ClusterNode, properties: Mapping[str, str]) -> None:
+        voters = [each for each in self.nodes.values() if each.is_controller]
+        settings = {
+            "process.roles": node.roles,
+            "node.id": str(node.node_id),
+            "listeners": node.listeners(),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(
+                f"{each.node_id}@{each.host}:{each.controller_port}" for each in voters
+            ),
+            "log.dirs": str(node.data_directory),
+        }
+        settings |= properties
+        node.properties_file.write_text(format_properties(settings), encoding="utf-8")
+        config = load(settings, host_name=node.host)
+        if not node.data_directory.exists():
+            format_directories(
+                config,
+                RealDisk(),
+                SystemEntropy(),
+                now_ms=SystemClock().now_ms(),
+                cluster_id=self.cluster_id,
+                unformatted=config.log_dirs,
+                initial_controllers=None,
+            )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has now: others must be told them before the node that will have them has started."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
