@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -21,20 +23,46 @@ from bench import wire
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
+CLUSTER_ID = "b2RyYWRlay1iZW5jaC0xMA"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A node's place in its cluster: who it is, where it listens, and what it does there."""
+
+    node_id: int
+    port: int = field(default_factory=lambda: free_port())
+    controller_port: int = field(default_factory=lambda: free_port())
+    roles: tuple[str, ...] = ("broker", "controller")
+
+    @property
+    def voter(self) -> str:
+        """As `controller.quorum.voters` names it."""
+        return f"{self.node_id}@127.0.0.1:{self.controller_port}"
 
 
 class Server:
-    """One combined node (`process.roles=broker,controller`). Its directory outlives it, so it can be started again."""
+    """One node, alone with both roles unless it is given a seat among others. Its directory outlives it, so it can be
+    started again."""
 
     kind = "?"
 
-    def __init__(self, directory: Path | None = None, *, properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        properties: dict[str, str] | None = None,
+        seat: Seat | None = None,
+        voters: Sequence[Seat] = (),
+    ) -> None:
         self._owned = directory is None
         self.directory = directory if directory is not None else Path(tempfile.mkdtemp(prefix=f"{self.kind}-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.data = self.directory / "data"
         self.log_file = self.directory / f"{self.kind}.log"
-        self.port, self.controller_port = free_port(), free_port()
+        self.seat = seat if seat is not None else Seat(1)
+        self.voters = tuple(voters) or (self.seat,)
+        self.port, self.controller_port = self.seat.port, self.seat.controller_port
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         self._write_properties(properties or {})
@@ -123,11 +151,15 @@ class Server:
         return {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
 
     def _write_properties(self, extra: dict[str, str]) -> None:
+        listeners = {
+            "broker": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller": f"CONTROLLER://127.0.0.1:{self.controller_port}",
+        }
         settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "process.roles": ",".join(self.seat.roles),
+            "node.id": str(self.seat.node_id),
+            "controller.quorum.voters": ",".join(voter.voter for voter in self.voters),
+            "listeners": ",".join(listeners[role] for role in self.seat.roles),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data),
@@ -136,13 +168,27 @@ class Server:
             "transaction.state.log.min.isr": "1",
             **extra,
         }
-        self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        lines = [f"{key}={value}\n" for key, value in settings.items() if value]
+        self.properties_file.write_text("".join(lines))
 
 
 class OdradekServer(Server):
     """The node under test, started the way a user starts it."""
 
     kind = "odradek"
+
+    def format(self) -> None:
+        """Say which cluster the directory belongs to, where that is not for a lone node itself to settle."""
+        if self.voters != (self.seat,) and not (self.data / "meta.properties").exists():
+            self.run_storage_format()
+
+    def run_storage_format(self, *options: str) -> None:
+        """`odradek storage format`, the way a user runs it."""
+        command = [sys.executable, "-m", "odradek", "storage", "format", "-t", CLUSTER_ID]
+        command += ["-c", str(self.properties_file), *options]
+        outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if outcome.returncode != 0:
+            raise RuntimeError(f"odradek storage format exited with {outcome.returncode}: {outcome.stderr}")
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "odradek", "start", str(self.properties_file)]

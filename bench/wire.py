@@ -10,11 +10,13 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from fastcrc import crc32
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 18, 19, 20, 22
+API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, INCREMENTAL_ALTER_CONFIGS = 18, 19, 20, 22, 44
+TOPIC_RESOURCE, SET = 2, 0
 EARLIEST, LATEST = -2, -1
 COORDINATOR_LOAD_IN_PROGRESS = 14
 INIT_PRODUCER_ID_TRIES = 100
@@ -230,10 +232,12 @@ def end_offset(records: bytes) -> int:
     return after
 
 
-def create_topic(connection: Connection, name: str, partitions: int, configs: dict[str, str] | None = None) -> int:
-    """Create a topic with one replica a partition (CreateTopics, version 4); the error code."""
+def create_topic(
+    connection: Connection, name: str, partitions: int, configs: dict[str, str] | None = None, *, replicas: int = 1
+) -> int:
+    """Create a topic (CreateTopics, version 4); the error code."""
     settings = array(string(key) + string(value) for key, value in (configs or {}).items())
-    topic = string(name) + struct.pack(">ih", partitions, 1) + array([]) + settings
+    topic = string(name) + struct.pack(">ih", partitions, replicas) + array([]) + settings
     reader = connection.request(CREATE_TOPICS, 4, array([topic]) + struct.pack(">ib", 30_000, 0))
     reader.int32()
     reader.int32()
@@ -275,6 +279,51 @@ def brokers_known(connection: Connection, topics: Sequence[str] = (), *, auto_cr
     reader = connection.request(METADATA, 5, body)
     reader.int32()
     return reader.int32()
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition, -1 where nobody does, and who holds all of it."""
+
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+
+
+def partition_states(connection: Connection, topics: Sequence[str]) -> dict[tuple[str, int], PartitionState]:
+    """The state of each partition of the topics, as one broker knows it (Metadata, version 5)."""
+    reader = connection.request(METADATA, 5, array(string(topic) for topic in topics) + b"\0")
+    reader.int32()
+    for _ in range(reader.int32()):
+        reader.int32()
+        reader.string()
+        reader.int32()
+        reader.string()
+    reader.string()
+    reader.int32()
+    found = {}
+    for _ in range(reader.int32()):
+        reader.int16()
+        name = reader.string() or ""
+        reader.int8()
+        for _ in range(reader.int32()):
+            reader.int16()
+            partition, leader = reader.int32(), reader.int32()
+            replicas, in_sync, _ = ([reader.int32() for _ in range(reader.int32())] for _ in range(3))
+            found[name, partition] = PartitionState(leader, replicas, in_sync)
+    return found
+
+
+def incremental_alter_body(topic: str, key: str, value: str) -> bytes:
+    """An IncrementalAlterConfigs request, version 0, that sets one config of a topic."""
+    config = string(key) + struct.pack(">b", SET) + string(value)
+    return array([struct.pack(">b", TOPIC_RESOURCE) + string(topic) + array([config])]) + b"\0"
+
+
+def incremental_alter_error(reader: Reader) -> int:
+    """The error code of the one resource in an IncrementalAlterConfigs answer, version 0."""
+    reader.int32()
+    reader.int32()
+    return reader.int16()
 
 
 def init_producer_id(connection: Connection) -> tuple[int, int]:

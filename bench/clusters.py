@@ -1,0 +1,213 @@
+"""Several nodes of one kind as a cluster of processes: start them, lose one, find who leads.
+
+Everything is learnt from outside and the same way for either kind: over the wire, and from the `quorum-state` file that
+every voter of KRaft keeps in its metadata directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import wire
+from bench.servers import START_TIMEOUT_S, OdradekServer, Seat, Server
+
+PARTITIONS_A_TOPIC = 1_000
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class QuorumState:
+    """What a voter wrote down last: the epoch, and who leads it (-1: it does not know)."""
+
+    epoch: int
+    leader: int
+
+
+class Cluster:
+    """Combined nodes (`broker,controller`) in directories of their own, with their default settings."""
+
+    def __init__(
+        self,
+        make: Callable[..., Server],
+        *,
+        nodes: int = 3,
+        directory: Path | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self._owned = directory is None
+        self.directory = directory if directory is not None else Path(tempfile.mkdtemp(prefix="cluster-"))
+        seats = [Seat(node_id) for node_id in range(1, nodes + 1)]
+        self.servers = [
+            make(
+                self.directory / str(seat.node_id),
+                properties={**internal_topics(nodes), **(properties or {})},
+                seat=seat,
+                voters=seats,
+            )
+            for seat in seats
+        ]
+        self.kind = self.servers[0].kind
+
+    def __enter__(self) -> Cluster:
+        with ThreadPoolExecutor(len(self.servers)) as pool:
+            list(pool.map(lambda server: server.format(), self.servers))
+        try:
+            for server in self.servers:
+                server.spawn()
+            self.wait_until_whole()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A node that is stopped alone takes time to hand over; at the end of a measurement nothing is worth keeping.
+        for server in self.servers:
+            if server.process is not None and server.process.poll() is None:
+                server.process.send_signal(signal.SIGKILL)
+        for server in self.servers:
+            server.kill()
+        if self._owned:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(server.bootstrap for server in self.servers)
+
+    def server(self, node_id: int) -> Server:
+        """The node of that id."""
+        return self.servers[node_id - 1]
+
+    def others(self, node_id: int) -> list[Server]:
+        """All nodes but that one."""
+        return [server for server in self.servers if server.seat.node_id != node_id]
+
+    def wait_until_whole(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until every node names every node as a live broker."""
+        deadline = time.monotonic() + timeout_s
+        for server in self.servers:
+            wait_for_brokers(server, len(self.servers), deadline)
+
+    def controller(self) -> int:
+        """The id of the active controller."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            states = [state for server in self.servers if (state := quorum_state(server)) is not None]
+            latest = max(states, key=lambda state: (state.epoch, state.leader))
+            if latest.leader >= 0:
+                return latest.leader
+            time.sleep(POLL_S)
+        raise RuntimeError("nobody leads the quorum")
+
+    def create_topics(self, partitions: int, *, replicas: int = 1, prefix: str = "many") -> list[str]:
+        """Topics that have that many partitions together, each of which answers at its leader."""
+        topics = [f"{prefix}-{number}" for number in range(-(-partitions // PARTITIONS_A_TOPIC))]
+        for number, topic in enumerate(topics):
+            size = min(PARTITIONS_A_TOPIC, partitions - number * PARTITIONS_A_TOPIC)
+            with wire.Connection(self.servers[0].port, timeout_s=60) as connection:
+                error = wire.create_topic(connection, topic, size, replicas=replicas)
+            if error:
+                raise RuntimeError(f"CreateTopics answered error {error}")
+            wait_for_leaders(self.servers, [topic], partitions=size, deadline=time.monotonic() + 120)
+        return topics
+
+
+def new_cluster(kind: str, *, nodes: int = 3, properties: dict[str, str] | None = None) -> Cluster:
+    """A cluster of Odradek or of Apache Kafka, not started."""
+    if kind == "odradek":
+        return Cluster(OdradekServer, nodes=nodes, properties=properties)
+    # Imported here, so that Odradek alone can be measured where there is no Java.
+    from bench.apache_kafka import ApacheKafka
+
+    return Cluster(ApacheKafka, nodes=nodes, properties=properties)
+
+
+def internal_topics(nodes: int) -> dict[str, str]:
+    """Kafka's defaults ask for three replicas; with fewer nodes they could not be had."""
+    replicas, in_sync = str(min(nodes, 3)), str(min(nodes, 2))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
+
+
+def quorum_state(server: Server) -> QuorumState | None:
+    """What the voter's file says; None before there is one, and while it is being replaced."""
+    try:
+        stated = json.loads((server.data / "__cluster_metadata-0" / "quorum-state").read_text())
+    except (OSError, ValueError):
+        return None
+    return QuorumState(epoch=stated["leaderEpoch"], leader=stated["leaderId"])
+
+
+def wait_for_brokers(server: Server, count: int, deadline: float) -> None:
+    """Until that node's Metadata names that many brokers."""
+    while time.monotonic() < deadline:
+        assert server.process is not None
+        if server.process.poll() is not None:
+            raise RuntimeError(
+                f"node {server.seat.node_id} exited with {server.process.returncode}:\n{server.log_tail()}"
+            )
+        try:
+            with wire.Connection(server.port, timeout_s=5) as connection:
+                if wire.brokers_known(connection) == count:
+                    return
+        except (OSError, wire.ConnectionClosed):
+            pass
+        time.sleep(POLL_S)
+    raise RuntimeError(f"node {server.seat.node_id} does not know {count} brokers:\n{server.log_tail()}")
+
+
+def wait_for_leaders(servers: Sequence[Server], topics: Sequence[str], *, partitions: int, deadline: float) -> float:
+    """Until every partition of the topics has a leader among these nodes that answers ListOffsets; the time it was so.
+
+    The first of the nodes is asked who leads.
+    """
+    by_id = {server.seat.node_id: server for server in servers}
+    answered: set[tuple[str, int]] = set()
+    while time.monotonic() < deadline:
+        with wire.Connection(servers[0].port, timeout_s=30) as connection:
+            found = wire.partition_states(connection, topics)
+        waiting: dict[tuple[int, str], list[int]] = {}
+        for (topic, partition), state in found.items():
+            if state.leader in by_id and (topic, partition) not in answered:
+                waiting.setdefault((state.leader, topic), []).append(partition)
+        for (leader, topic), indexes in waiting.items():
+            with wire.Connection(by_id[leader].port, timeout_s=30) as connection:
+                answers = wire.list_offsets(connection, topic, indexes, wire.LATEST)
+            answered |= {(topic, partition) for partition, error, _ in answers if not error}
+        if len(answered) == partitions:
+            return time.monotonic()
+        time.sleep(POLL_S)
+    raise RuntimeError(f"{partitions - len(answered)} of {partitions} partitions have no leader that answers")
+
+
+def wait_for_replicas(server: Server, topics: Sequence[str], deadline: float) -> None:
+    """Until that node knows every replica of the topics to be in sync."""
+    while time.monotonic() < deadline:
+        with wire.Connection(server.port, timeout_s=30) as connection:
+            states = wire.partition_states(connection, topics).values()
+        if states and all(state.leader >= 0 and len(state.in_sync) == len(state.replicas) for state in states):
+            return
+        time.sleep(POLL_S * 10)
+    raise RuntimeError(f"replicas of {', '.join(topics)} are not in sync")
+
+
+def hold(server: Server) -> None:
+    """SIGSTOP: its sockets stay open, and nobody reads them."""
+    os.kill(server.pid, signal.SIGSTOP)
+
+
+def let_go(server: Server) -> None:
+    """SIGCONT."""
+    os.kill(server.pid, signal.SIGCONT)
