@@ -54,12 +54,19 @@ _ROUTES: dict[tuple[ApiKey, Role], Route] = {}
 """By API and role: the same request may mean another thing to a broker and to a controller (Fetch)."""
 
 HANDLER_MODULES = (
+    "allocate_producer_ids",
     "alter_client_quotas",
     "alter_configs",
+    "alter_partition",
+    "alter_partition_reassignments",
     "alter_user_scram_credentials",
     "api_versions",
+    "assign_replicas_to_dirs",
+    "broker_heartbeat",
+    "broker_registration",
     "consumer_group_describe",
     "consumer_group_heartbeat",
+    "controller_registration",
     "create_acls",
     "create_partitions",
     "create_topics",
@@ -77,6 +84,7 @@ HANDLER_MODULES = (
     "describe_quorum",
     "describe_topic_partitions",
     "describe_user_scram_credentials",
+    "elect_leaders",
     "envelope",
     "fetch",
     "find_coordinator",
@@ -88,6 +96,7 @@ HANDLER_MODULES = (
     "list_config_resources",
     "list_groups",
     "list_offsets",
+    "list_partition_reassignments",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -95,6 +104,7 @@ HANDLER_MODULES = (
     "offset_for_leader_epoch",
     "produce",
     "sync_group",
+    "unregister_broker",
     "update_features",
 )
 

@@ -163,7 +163,7 @@ class Connection:
             self._muted.cancel()
         if why is not None:
             log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
-        self._scope.connections.pop(self.id, None)
+        self._scope.forget(self.id)
         for slot in self._waiting:
             if slot.task is not None:
                 slot.task.cancel()

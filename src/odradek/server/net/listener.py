@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.ports import Listening, Wire, WireOwner
@@ -30,6 +31,7 @@ class ListenerScope:
         self.max_request_bytes = node.config.socket_request_max_bytes
         self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
+        self._when_lost: dict[int, list[Callable[[], None]]] = {}
         self.serving = False
         """The port is open before anybody is served, because the node tells others which port it is."""
         self._accepted = 0
@@ -49,6 +51,16 @@ class ListenerScope:
             if wait_ms:
                 connection.refuse(wait_ms)
         return connection
+
+    def when_lost(self, connection_id: int, told: Callable[[], None]) -> None:
+        """Have it told once that connection is gone."""
+        self._when_lost.setdefault(connection_id, []).append(told)
+
+    def forget(self, connection_id: int) -> None:
+        """A connection is gone."""
+        self.connections.pop(connection_id, None)
+        for told in self._when_lost.pop(connection_id, ()):
+            told()
 
     def close(self) -> None:
         for connection in list(self.connections.values()):

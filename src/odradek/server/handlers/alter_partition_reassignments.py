@@ -1,0 +1,19 @@
+"""AlterPartitionReassignments, versions 0 and 1: partitions move to other brokers, or stop moving."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
+async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.node.controller.alter_partition_reassignments(request)

@@ -1,0 +1,16 @@
+"""AssignReplicasToDirs, version 0: a broker tells which log directory holds which of its replicas (KIP-858)."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.ASSIGN_REPLICAS_TO_DIRS, on=Role.CONTROLLER)
+async def handle(ctx: Context, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.node.controller.assign_replicas_to_dirs(request)

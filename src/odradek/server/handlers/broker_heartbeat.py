@@ -1,0 +1,24 @@
+"""BrokerHeartbeat, versions 0 to 2: a broker is alive, says what it wants, and learns whether it is fenced.
+
+The connection it comes on is watched: when it is lost and the broker's ports refuse, the broker is dead, and nobody
+waits for its session to end.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.BROKER_HEARTBEAT, on=Role.CONTROLLER)
+async def handle(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    controller = ctx.node.controller
+    connection = (ctx.listener_name, ctx.connection_id)
+    if controller.heartbeats_on(request, connection):
+        ctx.listener.when_lost(ctx.connection_id, lambda: controller.connection_lost(request, connection))
+    return await controller.broker_heartbeat(request)

@@ -1,0 +1,19 @@
+"""BrokerRegistration, versions 0 to 4: a broker enters the cluster, fenced, and learns its epoch.
+
+Version 3 tells the epoch of the last clean stop: a broker that stopped in order keeps what it was eligible for.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.BROKER_REGISTRATION, on=Role.CONTROLLER)
+async def handle(ctx: Context, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.node.controller.register_broker(request, ctx.api_version)

@@ -1,0 +1,19 @@
+"""ControllerRegistration, version 0: a controller puts its listeners and features on record."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.CONTROLLER_REGISTRATION, on=Role.CONTROLLER)
+async def handle(ctx: Context, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.node.controller.register_controller(request)

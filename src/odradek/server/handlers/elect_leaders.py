@@ -1,0 +1,19 @@
+"""ElectLeaders, versions 0 to 2: elections on demand, to the preferred replica or, where none in sync is left, to any.
+
+The answer leaves once the new leaders are on record; Kafka's waits no longer either.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.ELECT_LEADERS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
+async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.node.controller.elect_leaders(request)
