@@ -67,10 +67,13 @@ class Partition:
         """How much of its own log a leader with followers counts: all of it, but for what must be synced first."""
 
     def apply(self, state: PartitionState, *, now_ms: int) -> None:
-        """Take over what the cluster agreed on, unless an answer of the controller was faster (monotonic time)."""
+        """Take over what the cluster agreed on, unless an answer of the controller was faster (monotonic time).
+
+        What is known already must not be applied again: a proposal may have gone out since, and who it lets in counts.
+        """
         previous = self.state
         new_epoch = state.leader_epoch != previous.leader_epoch
-        if not new_epoch and state.partition_epoch < previous.partition_epoch:
+        if not new_epoch and state.partition_epoch <= previous.partition_epoch:
             return
         self.state = state
         self.is_leader = state.leader == self.node_id
@@ -158,10 +161,10 @@ class Partition:
         synced is committed by `flushed`: as with Kafka, no reader sees what a power loss could still take back.
         With followers, `note_append` comes next.
         """
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        if self.leadership is not None:
+        if self.least_instant_acks >= 0:
+            if self.leadership is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if for_all and len(self.leadership.in_sync.committed) < self._required:
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             return log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)

@@ -28,6 +28,7 @@ class Housekeeping:
     def start(self) -> None:
         config, replicas = self._config, self._replicas
         delay_ms = config.log_initial_task_delay_ms
+        self._every(config.replica_lag_time_max_ms // 2, replicas.check_isrs, 0)
         self._every(config.log_retention_check_interval_ms, replicas.retain, delay_ms)
         self._every(config.replica_high_watermark_checkpoint_interval_ms, replicas.checkpoint_high_watermarks, 0)
         self._every(config.log_flush_offset_checkpoint_interval_ms, replicas.checkpoint_recovery_points, delay_ms)

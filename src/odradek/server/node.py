@@ -34,9 +34,11 @@ from odradek.server.directories import Identity, all_directories, settle_identit
 from odradek.server.directory_assignments import DirectoryAssignments
 from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
+from odradek.server.fetchers import Fetchers
 from odradek.server.forwarding import InternalTopics
 from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
+from odradek.server.isr_changes import IsrChanges
 from odradek.server.latency import Latencies
 from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar
 from odradek.server.net.buffers import BufferPool
@@ -109,6 +111,8 @@ class Node:
         self.lifecycle: BrokerLifecycle
         self.producer_ids: ProducerIds
         self.replicas: Replicas
+        self.fetchers: Fetchers
+        self.isr_changes: IsrChanges
         self.coordinators: Coordinators
 
     @property
@@ -163,9 +167,11 @@ class Node:
         """Become a broker that serves."""
         await self.controller.register(self._description(identity), self._bootstrap())
         self.lifecycle.broker_epoch = self._broker_epoch_in(self.image)
+        self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
         await self.quorum.caught_up()
         await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
         await self._open_partitions()
+        self.fetchers.start()
         self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas)
         self._housekeeping.on_failure = self.fail
@@ -200,6 +206,8 @@ class Node:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
         await self.coordinators.close()
+        self.fetchers.close()
+        await self.isr_changes.close()
         if self.failed is None:
             await self.controller.fence()
         await self._close_cluster_rooms()
@@ -335,6 +343,10 @@ class Node:
         """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
+        self.fetchers = Fetchers(self.config, self.world, self.replicas)
+        self.fetchers.on_failure = self.fail
+        self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
+        self.isr_changes.on_failure = self.fail
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
         self.coordinators.on_failure = self.fail

@@ -1,0 +1,163 @@
+"""AlterPartition: leaders on this node ask the controller for other ISRs, many in a request, one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from odradek.ids import NodeId, Uuid
+from odradek.ports import World
+from odradek.protocol.codec import Message
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    RequestedPartitionData,
+    RequestedTopicData,
+)
+from odradek.replication.isr import IsrProposal
+from odradek.server.hosted import Hosted
+from odradek.server.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+ANSWER_TIMEOUT_MS = 30_000
+PAUSE_S = 0.05
+"""Before what the controller could not decide is asked again."""
+
+_SETTLED_BY_METADATA = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+"""The controller has moved on: what it decided is on its way here, and until then the proposal may be the case."""
+
+_REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+"""Nothing was changed and nothing will be; whoever still belongs in the ISR is proposed again."""
+
+
+class Channel(Protocol):
+    """The way to the active controller."""
+
+    async def ask(self, request: Message, *, timeout_ms: int) -> Any: ...
+
+
+class IsrChanges:
+    """Proposals on their way."""
+
+    def __init__(self, world: World, replicas: Replicas, channel: Channel, *, node_id: NodeId) -> None:
+        self._clock = world.clock
+        self._replicas = replicas
+        self._channel = channel
+        self._node_id = node_id
+        self._waiting: dict[Hosted, IsrProposal] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.on_failure: Callable[[BaseException], None] = lambda failure: None
+        replicas.on_proposal = self.submit
+
+    def submit(self, hosted: Hosted, proposal: IsrProposal) -> None:
+        """Ask for it, with whatever else comes up in this turn."""
+        self._waiting[hosted] = proposal
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self.on_failure(failure)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(0)
+            asked, self._waiting = self._waiting, {}
+            again = await self._ask({hosted: each for hosted, each in asked.items() if _stands(hosted, each)})
+            if again:
+                await asyncio.sleep(PAUSE_S)
+                self._waiting = {**again, **self._waiting}
+
+    async def _ask(self, asked: dict[Hosted, IsrProposal]) -> dict[Hosted, IsrProposal]:
+        """Those that must be asked for again."""
+        if not asked:
+            return {}
+        request = AlterPartitionRequest(
+            broker_id=self._node_id, broker_epoch=self._replicas.surroundings.broker_epoch, topics=_topics(asked)
+        )
+        try:
+            response: AlterPartitionResponse = await self._channel.ask(request, timeout_ms=ANSWER_TIMEOUT_MS)
+        except KafkaError as failure:
+            log.warning("The controller was not asked for %d ISR changes: %s", len(asked), failure)
+            return asked
+        if response.error_code:
+            # A stale broker epoch, for instance: this node has registered anew and its proposals follow suit.
+            log.info("The controller refused ISR changes: %s", ErrorCode(response.error_code).name)
+            return asked
+        answers = {
+            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        }
+        again = {}
+        for hosted, proposal in asked.items():
+            answer = answers.get((hosted.topic_id, hosted.index))
+            if answer is None or not self._settle(hosted, proposal, answer):
+                again[hosted] = proposal
+        return again
+
+    def _settle(self, hosted: Hosted, proposal: IsrProposal, answer: PartitionData) -> bool:
+        """Carry out one answer; whether it is one."""
+        now_ms = self._clock.monotonic_ms()
+        partition = hosted.partition
+        if answer.error_code == ErrorCode.NONE:
+            isr = tuple(map(NodeId, answer.isr))
+            log.info("In sync for %s: %s", hosted, list(isr))
+            moved = partition.isr_agreed(
+                proposal,
+                leader_epoch=answer.leader_epoch,
+                partition_epoch=answer.partition_epoch,
+                isr=isr,
+                now_ms=now_ms,
+            )
+        elif answer.error_code in _REFUSED:
+            moved = partition.isr_refused(proposal, now_ms=now_ms)
+        else:
+            return answer.error_code in _SETTLED_BY_METADATA
+        if moved:
+            hosted.committed()
+        return True
+
+
+def _stands(hosted: Hosted, proposal: IsrProposal) -> bool:
+    """Whether it is still what the leader wants: the cluster may have agreed on something else meanwhile."""
+    leadership = hosted.partition.leadership
+    return leadership is not None and leadership.in_sync.proposal is proposal
+
+
+def _topics(asked: dict[Hosted, IsrProposal]) -> list[RequestedTopicData]:
+    topics: dict[Uuid, RequestedTopicData] = {}
+    for hosted, proposal in asked.items():
+        topic = topics.setdefault(hosted.topic_id, RequestedTopicData(topic_id=hosted.topic_id, partitions=[]))
+        topic.partitions.append(
+            RequestedPartitionData(
+                partition_index=hosted.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=list(proposal.isr),
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=replica, broker_epoch=epoch)
+                    for replica, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
+                ],
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return list(topics.values())
