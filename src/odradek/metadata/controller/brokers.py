@@ -242,9 +242,14 @@ def registered(image: Image, broker_id: NodeId, broker_epoch: int) -> BrokerRegi
     return broker
 
 
-def live_controller(image: Image, entropy: Entropy) -> NodeId:
-    """The broker that clients are told is the controller: in KRaft any live one, since brokers forward (KIP-590)."""
+def live_controller(image: Image, asked: NodeId, entropy: Entropy) -> NodeId:
+    """The broker that clients are told is the controller: in KRaft any live one, since brokers forward (KIP-590).
+
+    That is the one that was asked, if it lives: it answers, which nobody knows of the others.
+    """
     alive = image.cluster.alive_brokers()
+    if any(broker.broker_id == asked for broker in alive):
+        return asked
     return alive[entropy.below(len(alive))].broker_id if alive else NO_NODE
 
 

@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClust
         return DescribeClusterResponse(error_code=refused.code, error_message=refused.message)
     if here == _BROKERS:
         nodes = _brokers(ctx, include_fenced=request.include_fenced_brokers)
-        controller_id = live_controller(ctx.node.image, ctx.node.world.entropy)
+        controller_id = live_controller(ctx.node.image, ctx.node.node_id, ctx.node.world.entropy)
     else:
         nodes = _controllers(ctx)
         controller_id = ctx.node.quorum.leader_id

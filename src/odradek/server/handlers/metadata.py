@@ -66,7 +66,7 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(
         brokers=_live_brokers(image.cluster, ctx.listener_name),
         cluster_id=ctx.node.cluster_id,
-        controller_id=live_controller(image, ctx.node.world.entropy),
+        controller_id=live_controller(image, ctx.node.node_id, ctx.node.world.entropy),
         topics=topics,
         cluster_authorized_operations=(
             cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED_FOR

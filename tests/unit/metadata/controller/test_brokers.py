@@ -194,9 +194,10 @@ def test_a_broker_is_forgotten() -> None:
 
 
 def test_clients_are_told_of_a_live_broker_as_controller() -> None:
-    assert live_controller(EMPTY, entropy()) == NO_NODE
+    assert live_controller(EMPTY, NodeId(2), entropy()) == NO_NODE
     image = cluster(broker(1, fenced=True), broker(2), broker(3))
-    assert {live_controller(image, entropy(seed)) for seed in range(20)} == {2, 3}
+    assert {live_controller(image, NodeId(9), entropy(seed)) for seed in range(20)} == {2, 3}
+    assert {live_controller(image, NodeId(3), entropy(seed)) for seed in range(20)} == {3}
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
