@@ -256,6 +256,10 @@ class Replicas:
             surroundings, brokers = self.surroundings, image.cluster.brokers
             surroundings.registered = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
             surroundings.active = {broker_id: None for broker_id, broker in brokers.items() if broker.active}
+            now_ms = self._world.clock.monotonic_ms()
+            for hosted in self._unsettled:
+                if hosted.partition.leadership is not None and hosted.partition.advance(now_ms):
+                    hosted.committed()  # It waited for a broker that is not expected any more.
             self.on_cluster()
 
     def apply_topics(self, changes: TopicChanges) -> None:

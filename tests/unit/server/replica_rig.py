@@ -21,6 +21,7 @@ from odradek.metadata.image.configs import TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionRegistration
 from odradek.metadata.loader import Loader
 from odradek.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
@@ -245,6 +246,10 @@ class ReplicaRig:
             cordoned_log_dirs=None,
         )
         await self.commit(register_broker_record(registration))
+
+    async def fence(self, number: int) -> None:
+        epoch = self.image.cluster.brokers[NodeId(number)].broker_epoch
+        await self.commit(BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=epoch, fenced=1))
 
     async def create_topic(
         self,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.server.replica_rig import ReplicaRig
+import asyncio
+
+import pytest
+from tests.unit.server.replica_rig import LEADER, ReplicaRig
+
+from odradek.ids import Offset
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 
 def test_what_is_acknowledged_is_on_every_replica() -> None:
@@ -19,3 +27,328 @@ def test_what_is_acknowledged_is_on_every_replica() -> None:
         assert first == await rig.content(2, "t") == await rig.content(3, "t")
 
     rig.run(story)
+
+
+def test_nothing_moves_without_all_who_are_in_sync() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        await rig.produce(1, "t", b"a")
+        rig.brokers[3].crash()
+        answer = await rig.produce(1, "t", b"b", timeout_ms=2_000)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert rig.ends("t") == {1: (1, 2), 2: (1, 2)}
+        await rig.change("t", isr=[1, 2])
+        waiting = asyncio.ensure_future(rig.produce(1, "t", b"c", timeout_ms=10_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()  # The third one was caught up a moment ago, and would be let in again.
+        await rig.fence(3)
+        assert (await waiting).error_code == 0
+        await rig.until(lambda: rig.ends("t") == {1: (3, 3), 2: (3, 3)})
+
+    rig.run(story)
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back() -> None:
+    rig = ReplicaRig(3, properties={"replica.lag.time.max.ms": "2000"})
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        await rig.produce(1, "t", b"a")
+        leader = rig.brokers[1]
+        rig.internet.cut("host-3", "host-1")
+        asking = asyncio.ensure_future(rig.produce(1, "t", b"b", timeout_ms=30_000))
+        for _ in range(4):
+            await asyncio.sleep(1)
+            await leader.replicas.check_isrs()
+        assert (await asking).error_code == 0
+        assert rig.registration("t").isr == (1, 2)
+        assert [each.broker_id for each in rig.asked[0].topics[0].partitions[0].new_isr_with_epochs] == [1, 2]
+        rig.internet.heal("host-3", "host-1")
+        await rig.until(lambda: rig.registration("t").isr == (1, 2, 3), within_s=60)
+        assert (await rig.produce(1, "t", b"c")).error_code == 0
+        assert rig.ends("t")[3][1] == 3
+
+    rig.run(story)
+
+
+def test_a_follower_without_news_does_not_lag() -> None:
+    rig = ReplicaRig(2, properties={"replica.lag.time.max.ms": "2000"})
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"a")
+        await asyncio.sleep(60)
+        sent = asyncio.ensure_future(rig.produce(1, "t", b"b"))
+        await asyncio.sleep(0.0005)
+        await rig.brokers[1].replicas.check_isrs()
+        await sent
+        assert rig.asked == []
+
+    rig.run(story)
+
+
+def test_too_few_in_sync() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]], configs={"min.insync.replicas": "2"})
+        rig.brokers[2].crash()
+        rig.brokers[3].crash()
+        before = asyncio.ensure_future(rig.produce(1, "t", b"a", timeout_ms=3_000))
+        await asyncio.sleep(0.5)
+        await rig.change("t", isr=[1])
+        assert (await rig.produce(1, "t", b"b")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await rig.produce(1, "t", b"c", acks=LEADER)).error_code == 0
+        # The watermark waits as well (KIP-966), so the one that was taken before is not told otherwise.
+        assert (await before).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert rig.ends("t") == {1: (0, 2)}
+
+    rig.run(story)
+
+
+def test_a_new_leader_goes_on_and_the_old_one_cuts_what_nobody_has() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        for number in range(3):
+            await rig.produce(1, "t", b"%d" % number)
+        rig.internet.cut("host-2", "host-1")
+        rig.internet.cut("host-3", "host-1")
+        await asyncio.sleep(2)
+        lost = await rig.produce(1, "t", b"only on the first", b"and this", timeout_ms=500)
+        assert lost.error_code == ErrorCode.REQUEST_TIMED_OUT
+        rig.brokers[1].crash()
+        await rig.elect("t", 2, [2, 3])
+        for number in range(3, 6):
+            assert (await rig.produce(2, "t", b"%d" % number)).error_code == 0
+        rig.internet.heal("host-2", "host-1")
+        rig.internet.heal("host-3", "host-1")
+        await rig.brokers[1].start()
+        await rig.until(lambda: rig.registration("t").isr == (2, 3, 1), within_s=60)
+        await rig.until(lambda: set(rig.ends("t").values()) == {(6, 6)})
+        expected = [(number, b"%d" % number) for number in range(6)]
+        assert [await rig.content(number, "t") for number in (1, 2, 3)] == [expected] * 3
+        assert [entry[0] for entry in rig.hosted(1, "t").partition.log.leader_epochs.entries] == [0, 1]
+
+    rig.run(story)
+
+
+def test_a_leader_that_was_replaced_unawares_acknowledges_nothing() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        await rig.produce(1, "t", b"a")
+        rig.brokers[1].informed = False
+        await rig.elect("t", 2, [2, 3])
+        zombie = asyncio.ensure_future(rig.produce(1, "t", b"zombie", timeout_ms=3_000))
+        assert (await rig.produce(2, "t", b"b")).error_code == 0
+        assert (await zombie).error_code == ErrorCode.REQUEST_TIMED_OUT
+        waiting = asyncio.ensure_future(rig.produce(1, "t", b"another", timeout_ms=30_000))
+        await asyncio.sleep(0.5)
+        await rig.inform(1)
+        answer = await waiting
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 1)
+        await rig.until(lambda: rig.registration("t").isr == (2, 3, 1), within_s=60)
+        assert await rig.content(1, "t") == [(0, b"a"), (1, b"b")]
+
+    rig.run(story)
+
+
+def test_a_new_leader_does_not_tell_its_end_before_it_knows_it() -> None:
+    rig = ReplicaRig(2)
+
+    def latest(version: int) -> tuple[ListOffsetsRequest, int]:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])]), version
+
+    async def ask(version: int) -> tuple[int, int]:
+        found = (await rig.request(2, *latest(version))).topics[0].partitions[0]
+        return found.error_code, found.offset
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        log = rig.hosted(2, "t").partition.log
+        rig.internet.cut("host-1", "host-2")
+        rig.internet.cut("host-2", "host-1")
+        await asyncio.sleep(1)
+        await rig.produce(1, "t", b"a", acks=LEADER)
+        rig.internet.heal("host-1", "host-2")
+        rig.internet.heal("host-2", "host-1")
+        await rig.until(lambda: log.log_end_offset == 1)
+        assert log.high_watermark == 0
+        rig.brokers[1].crash()
+        await rig.elect("t", 2, [1, 2])
+        assert await ask(5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert await ask(4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        fetched = await rig.request(2, _fetch(rig, offset=1), 17)
+        assert [(each.error_code, each.high_watermark, each.records) for each in fetched.responses[0].partitions] == [
+            (0, 0, b"")
+        ]
+        await rig.change("t", isr=[2])
+        assert await ask(5) == (0, 1)
+
+    rig.run(story)
+
+
+def test_a_follower_starts_over_where_its_leader_starts() -> None:
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"a")
+        rig.brokers[2].crash()
+        await rig.fence(2)
+        await rig.change("t", isr=[1])
+        for number in range(5):
+            await rig.produce(1, "t", b"%d" % number, b"x", b"y")
+        leader = rig.brokers[1].replicas
+        leader.delete_records(leader.require("t", 0), Offset(8))  # In the middle of a batch.
+        await rig.brokers[2].start()
+        await rig.until(lambda: rig.registration("t").isr == (1, 2), within_s=60)
+        log = rig.hosted(2, "t").partition.log
+        await rig.until(lambda: log.log_start_offset == 8)
+        assert await rig.content(2, "t") == await rig.content(1, "t")
+        assert log.log_end_offset == 16
+
+    rig.run(story)
+
+
+def test_after_an_unclean_election_the_longer_log_is_cut() -> None:
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"kept")
+        rig.brokers[2].crash()
+        await rig.fence(2)
+        await rig.change("t", isr=[1])
+        await rig.produce(1, "t", b"given", b"up")
+        rig.brokers[1].crash()
+        await rig.brokers[2].start()
+        await rig.elect("t", 2, [2])
+        await rig.brokers[1].start()
+        await rig.until(lambda: rig.registration("t").isr == (2, 1), within_s=60)
+        assert await rig.content(1, "t") == await rig.content(2, "t") == [(0, b"kept")]
+        assert (await rig.produce(2, "t", b"new")).base_offset == 1
+        assert await rig.content(1, "t") == [(0, b"kept"), (1, b"new")]
+
+    rig.run(story)
+
+
+def test_nobody_else_speaks_for_a_replica() -> None:
+    rig = ReplicaRig(3)
+
+    async def code(fetch: FetchRequest, version: int = 17) -> int:
+        response = await rig.request(1, fetch, version)
+        return int(response.error_code or response.responses[0].partitions[0].error_code)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        rig.brokers[2].crash()
+        await rig.produce(1, "t", b"a", acks=LEADER)
+        epoch = rig.image.cluster.brokers[rig.brokers[2].node_id].broker_epoch
+        other = rig.image.cluster.brokers[rig.brokers[3].node_id].broker_epoch
+        not_leader, unknown = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch - 1)) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch + 1)) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=-1)) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch), version=14) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=3, broker_epoch=other, leader_epoch=0)) == unknown
+        assert await code(_fetch(rig, offset=1, replica=3, broker_epoch=other)) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=9, broker_epoch=1)) == not_leader
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch, leader_epoch=1)) == unknown
+        beyond = _fetch(rig, offset=5, replica=2, broker_epoch=epoch, leader_epoch=0)
+        assert await code(beyond) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert rig.ends("t") == {1: (0, 1)}
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch, leader_epoch=0)) == 0
+        assert rig.ends("t") == {1: (1, 1)}
+        await rig.elect("t", 1, [1])
+        assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch, leader_epoch=0)) == 74
+
+    rig.run(story)
+
+
+def test_consumers_read_from_a_replica_in_their_rack() -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    rig = ReplicaRig(3, properties={"replica.selector.class": selector})
+
+    async def ask(number: int, fetch: FetchRequest) -> tuple[int, int, int]:
+        answer = (await rig.request(number, fetch, 17)).responses[0].partitions[0]
+        return answer.error_code, answer.preferred_read_replica, len(answer.records)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        await rig.produce(1, "t", b"a")
+        await rig.until(lambda: set(rig.ends("t").values()) == {(1, 1)})
+        assert await ask(1, _fetch(rig, offset=0, rack="rack-2")) == (0, 2, 0)
+        assert (await ask(1, _fetch(rig, offset=0, rack="rack-1")))[1] == -1
+        assert (await ask(1, _fetch(rig, offset=0, rack="elsewhere")))[1] == -1
+        code, preferred, size = await ask(2, _fetch(rig, offset=0, rack="rack-2"))
+        assert (code, preferred) == (0, -1)
+        assert size > 0
+        waiting = asyncio.ensure_future(ask(2, _fetch(rig, offset=1, rack="rack-2", max_wait_ms=20_000)))
+        await asyncio.sleep(0.1)
+        await rig.produce(1, "t", b"b")
+        assert (await waiting)[2] > 0
+        assert rig.loop.time() < 10
+
+    rig.run(story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leaders_come_and_go_and_all_logs_agree(seed: int) -> None:
+    rig = ReplicaRig(3, seed=seed)
+    draw = rig.internet.draw
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        acknowledged: dict[int, bytes] = {}
+        leader = 1
+        for number in range(40):
+            value = b"%d" % number
+            answer = await rig.produce(leader, "t", value, timeout_ms=1_000)
+            if not answer.error_code:
+                acknowledged[answer.base_offset] = value
+            if number % 4 == 3:
+                leader = draw.choice([each for each in rig.registration("t").isr if each != leader])
+                await rig.elect("t", leader, list(rig.registration("t").isr))
+        await rig.until(lambda: len(set(rig.ends("t").values())) == 1 and rig.ends("t")[1][0] == rig.ends("t")[1][1])
+        contents = [await rig.content(number, "t") for number in (1, 2, 3)]
+        assert contents[0] == contents[1] == contents[2]
+        assert acknowledged.items() <= dict(contents[0]).items()
+        assert len(acknowledged) > 20
+
+    rig.run(story)
+
+
+def _fetch(
+    rig: ReplicaRig,
+    *,
+    offset: int,
+    replica: int = -1,
+    broker_epoch: int = -1,
+    leader_epoch: int = -1,
+    rack: str = "",
+    max_wait_ms: int = 0,
+) -> FetchRequest:
+    partition = FetchPartition(
+        partition=0,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        log_start_offset=0,
+        partition_max_bytes=1 << 20,
+    )
+    topic = FetchTopic(topic_id=rig.image.topics.by_name["t"].topic_id, partitions=[partition])
+    return FetchRequest(
+        replica_id=replica,
+        replica_state=ReplicaState(replica_id=replica, replica_epoch=broker_epoch),
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        topics=[topic],
+        rack_id=rack,
+    )

@@ -1,5 +1,9 @@
 """ListOffsets, versions 1 to 11: where a partition begins and ends, and where a point in time lies.
 
+A leader that took over a moment ago may not know yet how much its predecessors have committed. It says so
+(OFFSET_NOT_AVAILABLE) rather than tell an end that lies before one which consumers were told already. Followers are
+told the end of the log, consumers the end of what they may read.
+
 Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest on local disk, and -5
 and -6, which speak of tiered storage and find nothing here.
 """
@@ -23,12 +27,15 @@ from odradek.server.handlers.fetch import READ_COMMITTED
 from odradek.server.routes import Role, serves
 from odradek.storage.log import Log
 
+CONSUMER = -1
+DEBUGGING_REPLICA = -2
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+_NOT_AVAILABLE_VERSION = 5
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -59,9 +66,16 @@ def _look_up(
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     hosted = ctx.node.replicas.require(topic, wanted.partition_index)
-    hosted.partition.require_leader(wanted.current_leader_epoch)
-    log = hosted.partition.log
-    end_offset = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+    partition = hosted.partition
+    if request.replica_id == DEBUGGING_REPLICA:
+        partition.require_replica(wanted.current_leader_epoch)
+    else:
+        partition.require_leader(wanted.current_leader_epoch)
+    log = partition.log
+    if request.replica_id != CONSUMER:
+        end_offset = log.log_end_offset
+    else:
+        end_offset = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
     found_timestamp, offset = NO_TIMESTAMP, NO_OFFSET
     if timestamp == LATEST:
         offset = end_offset
@@ -70,6 +84,9 @@ def _look_up(
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         with ctx.node.replicas.minding_the_disk(hosted):
             found_timestamp, offset = _search(log, timestamp, end_offset)
+    if request.replica_id == CONSUMER and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
+        known = ctx.api_version >= _NOT_AVAILABLE_VERSION
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=0,
