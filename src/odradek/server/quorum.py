@@ -1,64 +1,68 @@
-"""The metadata log on disk: loaded at the start, appended to by the controller, snapshotted when it has grown.
+"""This node's part in the quorum: the shell around `metadata.raft`, and the newest image of what was committed.
 
-This, with `snapshot_files.py`, alone touches `__cluster_metadata-0`. What `metadata.raft` decides is written in the
-order it says; a record counts once it is synced, and only then is it replayed into the image that everyone reads.
+Every node has one: a controller votes, a broker follows as an observer. What the core decides is carried out in the
+order it says: state on the device, records into the log, requests to the others. A record counts once a majority has
+it on its devices, and only then is it replayed into the image that everyone reads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-from odradek.ids import METADATA_TOPIC_ID, LeaderEpoch, NodeId, Offset, Uuid
-from odradek.metadata.bootstrap import METADATA_DIRECTORY
+from odradek.client.errors import ConnectionLost, RequestTimedOut
+from odradek.ids import NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
 from odradek.metadata.image import Changes, Image, Provenance, UnknownRecord
+from odradek.metadata.image.difference import difference
 from odradek.metadata.loader import Loader
 from odradek.metadata.raft.control_records import control_record, read_control_record, recorded_voters
-from odradek.metadata.raft.core import LoggedQuorum, Ready, elect_itself
-from odradek.metadata.raft.quorum_state import (
-    QUORUM_STATE_FILE,
-    BadQuorumState,
-    QuorumState,
-    decode_quorum_state,
-    encode_quorum_state,
-)
+from odradek.metadata.raft.core import Raft, Send, Timing
+from odradek.metadata.raft.quorum_state import BadQuorumState, QuorumState
 from odradek.metadata.raft.snapshot import QuorumRecords, Snapshot, SnapshotId, build_snapshot
-from odradek.metadata.raft.voters import BadVoters, Voter
-from odradek.metadata.records import FeatureLevelRecord
+from odradek.metadata.raft.voters import BadVoters, Membership, ReplicaKey, Voter
+from odradek.metadata.raft.wire import Address, vote_response
+from odradek.metadata.records import FeatureLevelRecord, NoOpRecord
 from odradek.metadata.serde import decode_record, encode_record
-from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.ports import World
+from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
+from odradek.protocol.messages.vote import VoteRequest
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
-from odradek.server.snapshot_files import SnapshotFiles
-from odradek.storage.checkpoints import replace_file
-from odradek.storage.config import LogConfig
-from odradek.storage.log import Log
+from odradek.server.metadata_follower import MetadataFollower
+from odradek.server.metadata_log import BadMetadataLog, MetadataLog
+from odradek.server.peers import Peers, UnsupportedByPeer, version_for
 from odradek.values import replace, value
 
+__all__ = ["BadMetadataLog", "Quorum", "QuorumSettings"]
+
 log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 MAX_RECORDS_PER_BATCH = 20_000
 """More than any request may ask for, so each is one batch. Only a broker that leads more partitions when it starts
 makes more records at once, and those need not be all or nothing; a batch must stay below Kafka's 8 MiB."""
 
-_READ_BYTES = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+MAX_REPLAY_BYTES = 4 << 20
+"""So much of the log is replayed in one go, lest a node that has much to catch up with stands still meanwhile."""
 
+CLOSING_MS = 1000
+"""How long a leader that stops waits for the others to take note."""
 
-class BadMetadataLog(Exception):
-    """The node cannot start on what is in its metadata directory; the message is for a person."""
+_PRE_VOTE_VERSION = 2
 
 
 @value
 class QuorumSettings:
-    """The metadata log's part of the configuration."""
+    """The metadata log's and the quorum's part of the configuration."""
 
     segment_bytes: int
     segment_ms: int
@@ -71,14 +75,24 @@ class QuorumSettings:
     fetch_timeout_ms: int = 2000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
-    fetch_max_bytes: int = 8 << 20
+    fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20
     max_idle_interval_ms: int = 500
     auto_join: bool = False
 
 
+@value
+class _Appended:
+    """A batch this leader wrote, still in memory: it need not be read again to be replayed."""
+
+    base_offset: int
+    end_offset: int
+    records: Sequence[Message]
+    timestamp_ms: int
+
+
 class Quorum:
-    """The metadata log and the newest image of it."""
+    """The metadata log, who leads it, and the newest image of it."""
 
     def __init__(
         self,
@@ -90,7 +104,7 @@ class Quorum:
         settings: QuorumSettings,
         cluster_id: str = "",
         static_voters: tuple[Voter, ...] = (),
-        bootstrap_servers: tuple[tuple[str, int], ...] = (),
+        bootstrap_servers: tuple[Address, ...] = (),
         may_vote: bool = True,
     ) -> None:
         """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id.
@@ -99,25 +113,41 @@ class Quorum:
         node is the only one. `bootstrap_servers` are where to ask who leads. A node without the controller's role does
         not vote and follows as an observer.
         """
-        self._cluster_id = cluster_id
-        self._static_voters = static_voters or (me,)
-        self._bootstrap_servers = bootstrap_servers
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.listener_name = listener_name
+        self.log = MetadataLog(
+            world, metadata_log_dir, segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms
+        )
+        alone = (replace(me, directory_id=ZERO_UUID),) if may_vote else ()
+        self.membership = Membership(static_voters or alone)
+        self.raft: Raft
+        self._me = me
         self._may_vote = may_vote
         self._world = world
-        self._metadata_log_dir = metadata_log_dir
-        self._directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
-        self._me = me
-        self._listener_name = listener_name
-        self._settings = settings
         self._loader = Loader()
-        self._logged = LoggedQuorum(kraft_version=0, voters=())
         self._write_version = 0
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
-        self._snapshots = SnapshotFiles(world, self._directory)
         self._snapshot_task: asyncio.Task[None] | None = None
-        self._log: Log
-        self.epoch = LeaderEpoch(0)
+        self._turn = asyncio.Lock()
+        """Events reach the core one after another: the next one when what the last one asked for is done."""
+        self._peers = Peers(world.network, client_id=f"raft-client-{me.node_id}")
+        self._follower = MetadataFollower(self, world, bootstrap_servers)
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._told: tuple[LeaderEpoch, NodeId, Address | None] = (LeaderEpoch(-1), NO_NODE, None)
+        self._active_epoch: LeaderEpoch | None = None
+        self._epoch_start_offset = NO_OFFSET
+        self._applied = Offset(0)
+        """Everything below is in the image."""
+        self._replaying = asyncio.Lock()
+        self._appended: deque[_Appended] = deque()
+        self._waiting: list[tuple[int, LeaderEpoch | None, asyncio.Future[None]]] = []
+        self._parked: list[asyncio.Future[Any]] = []
+        self._changed: asyncio.Future[None] | None = None
         self.on_commit: Callable[[Image, Changes], Awaitable[None]] = _nothing_to_carry_out
         """Awaited before an append counts as done: who asked for a topic finds it served."""
         self.on_leadership: Callable[[LeaderEpoch | None], None] = lambda epoch: None
@@ -127,30 +157,45 @@ class Quorum:
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when this node's log and the quorum's cannot be brought together: the node must stop."""
 
+    # What others look at.
+
     @property
     def image(self) -> Image:
         """Everything committed."""
         return self._loader.image
 
     @property
-    def leader_id(self) -> NodeId:
-        """The active controller."""
-        return self._me.node_id
+    def epoch(self) -> LeaderEpoch:
+        return self.raft.epoch
 
     @property
-    def leader_address(self) -> tuple[str, int] | None:
+    def leader_id(self) -> NodeId:
+        """The active controller; NO_NODE while nobody is known to be."""
+        return self.raft.leader_id
+
+    @property
+    def leader_address(self) -> Address | None:
         """Where the active controller listens; None while nobody is known to lead."""
-        return self._me.host, self._me.port
+        return self.raft.leader_address
 
     @property
     def is_active(self) -> bool:
         """Whether this node leads, and has replayed everything that was committed before it did: it may decide now."""
-        return True
+        return self._active_epoch is not None and self.raft.is_leader and self._active_epoch == self.raft.epoch
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has a vote."""
+        return self.raft.is_lone_voter
 
     @property
     def voters(self) -> tuple[Voter, ...]:
         """Whose votes count."""
-        return self._logged.voters if self.kraft_version else self._static_voters
+        return self.membership.voters
+
+    @property
+    def me(self) -> Voter:
+        return self._me
 
     @property
     def directory_id(self) -> Uuid:
@@ -160,16 +205,16 @@ class Quorum:
     @property
     def high_watermark(self) -> Offset:
         """Below it everything is committed."""
-        return Offset(self._log.high_watermark)
+        return self.log.high_watermark
 
     @property
     def kraft_version(self) -> int:
-        return self._logged.kraft_version
+        return self.membership.kraft_version
 
     @property
     def next_offset(self) -> Offset:
-        """Where the next record will be: nobody else appends."""
-        return Offset(self._log.log_end_offset)
+        """Where a leader's next record will be: nobody else appends."""
+        return self.log.log_end_offset
 
     @property
     def interrupted_transaction(self) -> bool:
@@ -182,105 +227,97 @@ class Quorum:
         """Where this node's controller listener really is, once it is open: any free port may have been asked for."""
         self._me = replace(self._me, host=host, port=port)
 
-    async def caught_up(self) -> None:
-        """Come back once all that the leader has committed by now is replayed here."""
-
     async def start(self, *, clean: bool) -> None:
-        """Load what is there and become the leader of a new epoch.
+        """Load what is there; a lone voter leads when this returns, others begin to look for their leader.
 
-        `clean` says that the last shutdown was; else the log is checked and a torn tail cut. What is appended here is
-        synced with the first commit, before anybody can have learnt of it. BadMetadataLog when that cannot be.
+        `clean` says that the last shutdown was; else the log is checked and a torn tail cut. What a lone voter appends
+        here is synced with the first commit, before anybody can have learnt of it. BadMetadataLog when it cannot be.
         """
         try:
-            self._start(clean=clean)
+            self._load(clean=clean)
         except (BadQuorumState, BadVoters, UnknownRecord, MalformedFrame, KafkaError) as wrong:
-            raise BadMetadataLog(f"Cannot start on {self._directory}: {wrong}") from wrong
+            raise BadMetadataLog(f"Cannot start on {self.log.directory}: {wrong}") from wrong
+        self.raft.begin(self._world.clock.monotonic_ms())
+        if self.raft.is_leader:
+            await self._lead_alone()
+            return
+        async with self._turn:
+            await self.carry_out()
+        self._spawn(self._follower.run())
 
-    def _start(self, *, clean: bool) -> None:
-        disk = self._world.disk
-        if not disk.exists(self._directory):
-            disk.make_directory(self._directory)
-            disk.sync_directory(self._metadata_log_dir)  # Syncing what is in it would not keep its name.
-        now_ms = self._world.clock.now_ms()
+    def _load(self, *, clean: bool) -> None:
         self._last_snapshot_ms = self._world.clock.monotonic_ms()
-        start_offset = self._load_snapshot()
-        self._log = Log.open(
-            disk,
-            self._directory,
-            topic=METADATA_TOPIC,
-            partition=0,
-            topic_id=METADATA_TOPIC_ID,
-            config=_log_config(self._settings),
-            now_ms=now_ms,
-            clean=clean,
-        )
-        self._replay_log(start_offset)
-        self._check_features()
-        ready = elect_itself(
+        loaded = self.log.open(clean=clean)
+        if loaded is not None:
+            self._replay_snapshot(*loaded)
+            self._applied = loaded[0].end_offset
+        state = self.log.read_state()
+        self._load_membership()
+        self.raft = Raft(
             self._me,
-            listener_name=self._listener_name,
-            state=self._read_state(),
-            last_epoch=self.image.provenance.epoch,
-            logged=self._logged,
-            log_is_empty=self._log.log_end_offset == 0,
+            cluster_id=self.cluster_id,
+            listener_name=self.listener_name,
+            may_vote=self._may_vote,
+            log=self.log,
+            membership=self.membership,
+            state=state,
+            timing=Timing(
+                self.settings.election_timeout_ms,
+                self.settings.election_backoff_max_ms,
+                self.settings.fetch_timeout_ms,
+            ),
+            draw=self._world.entropy.below,
         )
-        self._become_leader(ready, now_ms)
+        self._check_place(state)
+        if self.raft.is_lone_voter:
+            self._replay_all()
+        self._check_features()
 
-    def _load_snapshot(self) -> Offset:
-        """Replay the newest snapshot that is whole, and say where the log goes on from it."""
-        loaded = self._snapshots.load()
-        if loaded is None:
-            return Offset(0)
-        self._replay_snapshot(*loaded)
-        return loaded[0].end_offset
+    def _load_membership(self) -> None:
+        """Voters count from the moment they are in the log, so all of it is looked through for them."""
+        for batch in self.log.batches(self._applied, self.log.log_end_offset):
+            header = read_header(batch)
+            if header.is_control:
+                self._note_control_batch(batch)
+
+    def _check_place(self, state: QuorumState | None) -> None:
+        """Say early what else would only show as a quorum that never comes about."""
+        voters = self.membership.voters
+        if not self._may_vote:
+            return
+        if not self.membership.is_dynamic and not self.raft.is_voter:
+            named = ", ".join(str(voter.node_id) for voter in voters) or "nobody"
+            raise BadVoters(f"this node ({self._me.node_id}) is not among the voters of its quorum: {named}.")
+        mine = self.membership.voter(self._me.node_id)
+        if len(voters) == 1 and mine is not None and not self.raft.is_voter:
+            raise BadVoters(
+                f"Voter {self._me.node_id} of the metadata quorum is another directory than this one: "
+                "the log was formatted elsewhere."
+            )
+        if self.raft.amnesiac and state is None and not self.membership.is_dynamic and len(voters) > 1:
+            log.warning(
+                "The metadata log is empty: this voter is new, or has lost what it had. Until it has caught up with a "
+                "leader, it votes only for others whose log is empty too."
+            )
 
     def _replay_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        self._logged = LoggedQuorum(snapshot.kraft_version, snapshot.voters)
+        self.membership.loaded(snapshot.kraft_version, snapshot.voters)
         last_offset = Offset(snapshot_id.end_offset - 1)
         provenance = Provenance(last_offset, snapshot_id.epoch, snapshot.last_contained_timestamp_ms)
         self._loader.replay(snapshot.records, provenance)
 
-    def _replay_log(self, start_offset: Offset) -> None:
-        if self._log.log_start_offset > start_offset:
-            raise BadMetadataLog(
-                f"{self._directory} begins at offset {self._log.log_start_offset}, and no snapshot that is whole "
-                "covers what came before."
-            )
-        if self._log.log_end_offset < start_offset:
-            self._log.truncate_fully_and_start_at(start_offset)
+    def _replay_all(self) -> None:
+        """Everything a lone voter has in its log is committed, or about to be: nobody else can say otherwise."""
         newest = self.image.provenance
         records: list[Message] = []
-        for batch in self._batches_from(start_offset):
+        for batch in self.log.batches(self._applied, self.log.log_end_offset):
             header = read_header(batch)
             newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
-            if header.is_control:
-                for record in decode_records(batch):
-                    self._note_control_record(read_control_record(record))
-            else:
+            if not header.is_control:
                 self._bytes_since_snapshot += header.size
                 records += [decode_record(record.value or b"") for record in decode_records(batch)]
         self._loader.replay(records, newest)
-
-    def _batches_from(self, start_offset: Offset) -> Iterator[memoryview]:
-        position: int = start_offset
-        end_offset = self._log.log_end_offset
-        while position < end_offset:
-            read = self._log.read(position, max_bytes=_READ_BYTES, end_offset=end_offset, minimum_one=True)
-            content = read.records if isinstance(read.records, bytes) else read.records.read()
-            for batch in iter_batches(content):
-                header = read_header(batch)
-                if header.base_offset >= start_offset:
-                    yield batch
-                position = header.last_offset + 1
-
-    def _note_control_record(self, message: Message | None) -> None:
-        match message:
-            case KRaftVersionRecord():
-                self._logged = LoggedQuorum(message.kraft_version, self._logged.voters)
-            case VotersRecord():
-                self._logged = LoggedQuorum(self._logged.kraft_version, recorded_voters(message))
-            case _:
-                pass
+        self._applied = self.log.log_end_offset
 
     def _check_features(self) -> None:
         level = self.image.features.metadata_version
@@ -291,88 +328,440 @@ class Quorum:
             )
         self._write_version = level
 
-    def _read_state(self) -> QuorumState:
-        path = f"{self._directory}/{QUORUM_STATE_FILE}"
-        if not self._world.disk.exists(path):
-            return QuorumState()
-        return decode_quorum_state(self._world.disk.read_file(path))
+    async def _lead_alone(self) -> None:
+        """Nobody is waited for, and nothing is synced but the epoch: the first commit syncs the rest."""
+        ready = self.raft.take()
+        assert ready is not None
+        if ready.state is not None:
+            self.log.write_state(ready.state, self.membership)
+        self._epoch_start_offset = self._append_control(ready.records)
+        self._applied = self.log.log_end_offset
+        self._tell_leader()
+        self._maybe_activate()
 
-    def _become_leader(self, ready: Ready, now_ms: int) -> None:
-        state = encode_quorum_state(ready.state, kraft_version=self.kraft_version, voters=(self._me.node_id,))
-        replace_file(self._world.disk, f"{self._directory}/{QUORUM_STATE_FILE}", state, durable=True)
-        self.epoch = ready.state.leader_epoch
-        records = [control_record(message) for message in ready.control_records]
-        for message in ready.control_records:
-            self._note_control_record(message)
-        batch = build_batch(
-            records, base_offset=self._log.log_end_offset, leader_epoch=self.epoch, timestamp=now_ms, control=True
-        )
-        self._write([batch], now_ms)
+    # The core's events and what follows from them.
+
+    async def step(self, event: Callable[[int], ResultT]) -> ResultT:
+        """Hand the core one event (`event(now_ms)`), and come back once what follows from it is done."""
+        async with self._turn:
+            result = event(self._world.clock.monotonic_ms())
+            await self.carry_out()
+            return result
+
+    async def carry_out(self) -> None:
+        """What the core wants done, in the order it says; the caller has the turn."""
+        self._tell_leader()
+        while (ready := self.raft.take()) is not None:
+            if ready.state is not None:
+                await self._world.workers.run(partial(self.log.write_state, ready.state, self.membership))
+            if ready.records:
+                self._begin_epoch(ready.records)
+            for send in ready.sends:
+                self._spawn(self._deliver(send))
+            self._tell_leader()
+        self._advanced()
+        self._set_timer()
+
+    def _begin_epoch(self, records: Sequence[Message]) -> None:
+        if not self.raft.is_leader:
+            return
+        try:
+            self._epoch_start_offset = self._append_control(records)
+        except KafkaError as full:
+            log.error("This node cannot lead: %s", full)
+            self.raft.resign(self._world.clock.monotonic_ms())
+        else:
+            self._spawn(self._sync_own())
+
+    async def _deliver(self, send: Send) -> None:
+        address = (send.to.host, send.to.port)
+        timeout_ms = self.settings.request_timeout_ms
+        try:
+            connection = await self._peers.connect(address, timeout_ms=timeout_ms)
+            version = version_for(connection, type(send.request))
+            if version < _PRE_VOTE_VERSION and _is_pre_vote(send.request):
+                # It knows no pre-vote, so it cannot object to one.
+                granted = vote_response(self.raft.standing, ErrorCode.NONE, granted=True)
+                await self.step(lambda now_ms: self.raft.answered(send, granted, now_ms))
+                return
+            assert send.request.api_key is not None
+            kind = response_class(ApiKey(send.request.api_key))
+            response = await connection.ask(send.request, kind, version, timeout_ms=timeout_ms)
+        except (ConnectionLost, RequestTimedOut, UnsupportedByPeer):
+            await self.step(lambda now_ms: self.raft.unreachable(send, now_ms))
+            return
+        if getattr(response, "error_code", 0):
+            log.warning(
+                "Voter %d answered %s with %s",
+                send.to.node_id,
+                type(send.request).__name__,
+                ErrorCode(response.error_code).name,  # type: ignore[attr-defined]
+            )
+        await self.step(lambda now_ms: self.raft.answered(send, response, now_ms))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self.raft.next_due_ms
+        if due_ms is not None and not self._closed:
+            wait_ms = max(due_ms - self._world.clock.monotonic_ms(), 0)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later((wait_ms + 1) / 1000, lambda: self._spawn(self.step(self.raft.tick)))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            failure = task.exception()
+            assert failure is not None
+            self.on_failure(failure)
+
+    def _tell_leader(self) -> None:
+        """Let everybody know, at once, who leads and whether it is this node."""
+        raft = self.raft
+        if self._active_epoch is not None and not (raft.is_leader and raft.epoch == self._active_epoch):
+            self._active_epoch = None
+            log.info("This node is not the active controller any more")
+            self.on_leadership(None)
+        if not raft.is_leader:
+            self._appended.clear()
+            self._fail_waiting()
+        standing = (raft.epoch, raft.leader_id, raft.leader_address)
+        if standing != self._told:
+            if standing[:2] != self._told[:2]:
+                leader = "nobody" if raft.leader_id == NO_NODE else f"node {raft.leader_id}"
+                log.info("In epoch %d of the metadata quorum %s leads", raft.epoch, leader)
+            self._told = standing
+            self.wake()
+            if self._changed is not None and not self._changed.done():
+                self._changed.set_result(None)
+            self.on_leader()
+
+    def leader_changed(self) -> asyncio.Future[None]:
+        """Done when leader, epoch or address is another than now."""
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed
+
+    def wake(self) -> None:
+        """There is something for those who wait for the log's end or its high watermark to move."""
+        parked, self._parked = self._parked, []
+        for waiter in parked:
+            if not waiter.done():
+                waiter.set_result(True)
+
+    def park(self, waiter: asyncio.Future[Any]) -> None:
+        """Have `waiter` woken with the next change."""
+        if len(self._parked) > 64:
+            self._parked = [each for each in self._parked if not each.done()]
+        self._parked.append(waiter)
 
     # Appending.
 
     async def append(self, batches: Sequence[Sequence[Message]], *, epoch: LeaderEpoch | None = None) -> None:
         """Make these records durable, each sequence a batch of its own, then replay them; one sync for all of them.
 
-        NOT_CONTROLLER when this node does not lead (in `epoch`, if one is given). KafkaError when the disk is full:
-        then nothing has changed. Any other error of the disk is the end of this node.
+        NOT_CONTROLLER when this node does not lead (in `epoch`, if one is given), or ceases to before they are
+        committed: then nobody may answer success. KafkaError when the disk is full: then nothing has changed. Any other
+        error of the disk is the end of this node.
         """
-        if epoch is not None and epoch != self.epoch:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {epoch}.")
+        if not self.is_active or (epoch is not None and epoch != self.raft.epoch):
+            raise _not_controller()
+        epoch = self.raft.epoch
+        if any(batches):
+            self._write(batches, epoch)
+            self.wake()
+        elif not self.raft.is_lone_voter:
+            return
+        end_offset = self.log.log_end_offset
+        await self._sync_own()
+        if self._applied < end_offset:
+            if self.raft.high_watermark >= end_offset and not self._replaying.locked():
+                await self._apply()
+            else:
+                await self._replayed(end_offset, epoch)
+
+    def _write(self, batches: Sequence[Sequence[Message]], epoch: LeaderEpoch) -> None:
         now_ms = self._world.clock.now_ms()
-        offset: int = self._log.log_end_offset
-        built = []
+        offset: int = self.log.log_end_offset
+        built: list[bytearray] = []
+        appended: list[_Appended] = []
         for records in batches:
-            framed = [Record(value=self._encode(record)) for record in records]
-            for start in range(0, len(framed), MAX_RECORDS_PER_BATCH):
-                part = framed[start : start + MAX_RECORDS_PER_BATCH]
-                built.append(build_batch(part, base_offset=offset, leader_epoch=self.epoch, timestamp=now_ms))
+            for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+                part = records[start : start + MAX_RECORDS_PER_BATCH]
+                framed = [Record(value=self._encode(record)) for record in part]
+                built.append(build_batch(framed, base_offset=offset, leader_epoch=epoch, timestamp=now_ms))
+                appended.append(_Appended(offset, offset + len(part), part, now_ms))
                 offset += len(part)
-        if built:
-            self._write_or_nothing(built, now_ms)
-            self._bytes_since_snapshot += sum(len(batch) for batch in built)
-        await self._sync()
-        if built:
-            replayed = [record for records in batches for record in records]
-            changes = self._loader.replay(replayed, Provenance(Offset(offset - 1), self.epoch, now_ms))
-            await self.on_commit(self.image, changes)
-            self._maybe_snapshot()
+        self.log.append(built, now_ms)
+        self._appended += appended
+        self._bytes_since_snapshot += sum(len(batch) for batch in built)
+        self._note_busy()
 
     def _encode(self, record: Message) -> bytes:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             self._write_version = record.feature_level
         return encode_record(record, self._write_version)
 
-    def _write_or_nothing(self, batches: list[bytearray], now_ms: int) -> None:
-        start_offset = self._log.log_end_offset
+    def _append_control(self, messages: Sequence[Message]) -> Offset:
+        """Where the batch begins; KafkaError on a full disk."""
+        base_offset = self.log.log_end_offset
+        now_ms = self._world.clock.now_ms()
+        records = [control_record(message) for message in messages]
+        batch = build_batch(
+            records, base_offset=base_offset, leader_epoch=self.raft.epoch, timestamp=now_ms, control=True
+        )
+        self.log.append([batch], now_ms)
+        for delta, message in enumerate(messages):
+            self._note_control_record(base_offset + delta, message)
+        self.raft.membership_changed()
+        self.wake()
+        return base_offset
+
+    def append_voters(self, record: VotersRecord) -> Offset:
+        """Another voter set, as the active leader; it counts from now on. Where the record ends."""
+        assert self.is_active
+        self._append_control([record])
+        self._spawn(self._sync_own())
+        self._set_timer()
+        return self.log.log_end_offset
+
+    async def _sync_own(self) -> None:
+        epoch = self.raft.epoch
+        end_offset = await self.log.sync()
+        if self.raft.is_leader and self.raft.epoch == epoch and self.raft.synced(end_offset):
+            self._advanced()
+
+    async def _replayed(self, end_offset: int, epoch: LeaderEpoch | None) -> None:
+        """Wait until the image has all below `end_offset`; NOT_CONTROLLER if `epoch` is over before."""
+        if self._applied >= end_offset:
+            return
+        if epoch is not None and not (self.raft.is_leader and self.raft.epoch == epoch):
+            raise _not_controller()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((end_offset, epoch, future))
+        await future
+
+    async def committed(self, end_offset: Offset) -> None:
+        """Wait until everything below is committed in the epoch this node leads; NOT_CONTROLLER if it ends before."""
+        await self._replayed(end_offset, self.raft.epoch)
+
+    async def caught_up(self) -> None:
+        """Come back once all that the leader has committed by now is replayed here."""
+        while self.raft.high_watermark < 0 and not self.is_active:
+            await self._news()
+        await self._replayed(min(self.raft.high_watermark, self.log.log_end_offset), None)
+
+    async def _news(self) -> None:
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.park(waiter)
+        await waiter
+
+    def _fail_waiting(self) -> None:
+        kept: list[tuple[int, LeaderEpoch | None, asyncio.Future[None]]] = []
+        for end_offset, epoch, future in self._waiting:
+            if epoch is None:
+                kept.append((end_offset, epoch, future))
+            elif not future.done():
+                future.set_exception(_not_controller())
+        self._waiting = kept
+
+    # Replaying what is committed.
+
+    def _advanced(self) -> None:
+        """The high watermark may have moved: tell who waits, and replay."""
+        if self.raft.high_watermark > self.log.high_watermark:
+            self.log.committed(self.raft.high_watermark)
+            self.wake()
+        # A lone voter's append replays what it wrote itself, without a task.
+        mine = self.raft.is_lone_voter and not self._waiting
+        if not mine and not self._replaying.locked() and self._applied < self._replayable_end_offset:
+            self._spawn(self._apply())
+
+    @property
+    def _replayable_end_offset(self) -> int:
+        return min(self.raft.high_watermark, self.log.log_end_offset)
+
+    async def _apply(self) -> None:
+        """Replay everything committed, piece by piece, and carry it out; one at a time does so."""
+        async with self._replaying:
+            while self._applied < self._replayable_end_offset:
+                self.log.committed(self.raft.high_watermark)
+                changes = self._replay_next()
+                if changes is not None:
+                    await self.on_commit(self.image, changes)
+                self._note_applied()
+                self._maybe_snapshot()
+
+    def _replay_next(self) -> Changes | None:
+        """The next piece: what this leader still has in memory, else from the log; None for control records alone."""
+        end_offset = self._replayable_end_offset
+        records: list[Message] = []
+        newest: Provenance | None = None
+        appended = self._appended
+        while appended and appended[0].base_offset < self._applied:
+            appended.popleft()
+        if appended and appended[0].base_offset == self._applied:
+            while appended and appended[0].base_offset == self._applied and appended[0].end_offset <= end_offset:
+                batch = appended.popleft()
+                records += batch.records
+                newest = Provenance(Offset(batch.end_offset - 1), self.raft.epoch, batch.timestamp_ms)
+                self._applied = Offset(batch.end_offset)
+        else:
+            newest = self._read_committed(records, end_offset)
+        if newest is None:
+            return None
+        changes = self._loader.replay(records, newest)
+        if not self.raft.is_leader:
+            self._check_features()
+        return changes if records else None
+
+    def _read_committed(self, records: list[Message], end_offset: int) -> Provenance | None:
+        newest: Provenance | None = None
+        size = 0
+        for batch in self.log.batches(self._applied, Offset(end_offset)):
+            header = read_header(batch)
+            if header.last_offset >= end_offset:
+                break
+            newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
+            if not header.is_control:
+                records += [decode_record(record.value or b"") for record in decode_records(batch)]
+            self._applied = Offset(header.last_offset + 1)
+            size += header.size
+            if size >= MAX_REPLAY_BYTES:
+                break
+        if not self.raft.is_leader:
+            self._bytes_since_snapshot += size
+        return newest
+
+    def _note_applied(self) -> None:
+        kept = []
+        for end_offset, epoch, future in self._waiting:
+            if end_offset > self._applied:
+                kept.append((end_offset, epoch, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = kept
+        self._maybe_activate()
+
+    def _maybe_activate(self) -> None:
+        raft = self.raft
+        if raft.is_leader and self._active_epoch != raft.epoch and self._applied > self._epoch_start_offset >= 0:
+            self._active_epoch = raft.epoch
+            log.info("This node is the active controller of epoch %d", raft.epoch)
+            self._note_busy()
+            self.on_leadership(raft.epoch)
+
+    def _note_control_batch(self, batch: memoryview) -> None:
+        base_offset = read_header(batch).base_offset
+        for delta, record in enumerate(decode_records(batch)):
+            self._note_control_record(base_offset + delta, read_control_record(record))
+
+    def _note_control_record(self, offset: int, message: Message | None) -> None:
+        match message:
+            case KRaftVersionRecord():
+                self.membership.level_appended(offset, message.kraft_version)
+            case VotersRecord():
+                self.membership.voters_appended(offset, recorded_voters(message, self.listener_name))
+            case _:
+                pass
+
+    # An idle leader.
+
+    def _note_busy(self) -> None:
+        """Write something when nothing was written for a while: so that everybody's lag can be told (KIP-835)."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        interval_ms = self.settings.max_idle_interval_ms
+        if interval_ms > 0 and not self._closed and not self.raft.is_lone_voter:
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(interval_ms / 1000, self._write_idle)
+
+    def _write_idle(self) -> None:
+        self._idle_timer = None
+        if self.is_active and self.image.features.metadata_version:
+            self._spawn(self._append_idle())
+
+    async def _append_idle(self) -> None:
         try:
-            self._write(batches, now_ms)
-        except OSError as failure:
-            if failure.errno not in _FULL:
-                raise
-            self._log.truncate_to(start_offset)
-            log.error("Refused a change of metadata: no space left in %s", self._metadata_log_dir)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+            await self.append([[NoOpRecord()]])
+        except KafkaError:
+            self._note_busy()  # A full disk, or another leader by now.
 
-    def _write(self, batches: list[bytearray], now_ms: int) -> None:
-        together = batches[0] if len(batches) == 1 else bytearray().join(batches)
-        self._log.append_as_follower(memoryview(together), now_ms=now_ms)
+    # Following: what `MetadataFollower` has fetched.
 
-    async def _sync(self) -> None:
-        work = self._log.flush_work()
-        await self._world.workers.run(work)
-        self._log.flushed(work.offset)
-        self._log.advance_high_watermark(work.offset)
+    async def take_records(self, records: memoryview, high_watermark: int) -> None:
+        """Records from the leader: on the device before the next fetch says so. The caller has the turn."""
+        start_offset = self.log.log_end_offset
+        if len(records):
+            self.log.append([bytearray(records)], self._world.clock.now_ms())
+            for batch in iter_batches(records):
+                if read_header(batch).is_control and read_header(batch).base_offset >= start_offset:
+                    self._note_control_batch(batch)
+                    self.raft.membership_changed()
+            await self.log.sync()
+        self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
+        await self.carry_out()
+
+    async def truncate(self, end_offset: Offset) -> None:
+        """Cut what the leader does not have; what is committed cannot be meant. The caller has the turn."""
+        if end_offset < max(self._applied, self.log.high_watermark):
+            raise BadMetadataLog(
+                f"The leader of epoch {self.raft.epoch} asks to truncate the metadata log to offset {end_offset}, and "
+                f"everything below {max(self._applied, self.log.high_watermark)} is committed: a majority of the "
+                "voters must have lost its disks."
+            )
+        log.info("Truncating the metadata log to offset %d, as the leader's goes on differently", end_offset)
+        await self.log.truncate_to(end_offset)
+        self.membership.truncated(end_offset)
+        self.raft.membership_changed()
+        self.raft.fetch_accepted(NO_OFFSET, self._world.clock.monotonic_ms())
+        await self.carry_out()
+
+    async def take_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
+        """A whole snapshot from the leader replaces log and image. The caller has the turn."""
+        await self.log.snapshots.write(snapshot_id, content, timestamp_ms=snapshot.last_contained_timestamp_ms)
+        async with self._replaying:
+            await self.log.begin_at_snapshot(snapshot_id)
+            before = self.image
+            self._loader = Loader()
+            self._replay_snapshot(snapshot_id, snapshot)
+            self._check_features()
+            self._applied = snapshot_id.end_offset
+            self._bytes_since_snapshot = 0
+            self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
+            await self.on_commit(self.image, difference(before, self.image))
+            self._note_applied()
+        await self.carry_out()
+
+    # Leading: what a replica asks for.
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        return self._turn
+
+    def note_fetch(self) -> None:
+        """A replica's fetch may have moved the high watermark."""
+        self._advanced()
 
     # Snapshots.
 
     def _maybe_snapshot(self) -> bool:
-        settings = self._settings
+        settings = self.settings
         age_ms = self._world.clock.monotonic_ms() - self._last_snapshot_ms
         due = self._bytes_since_snapshot >= settings.max_bytes_between_snapshots or (
             0 < settings.max_snapshot_interval_ms <= age_ms
         )
-        if not due or self._snapshot_task is not None or self._loader.in_transaction:
+        if not due or self._snapshot_task is not None or self._loader.in_transaction or self._closed:
             return False
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._world.clock.monotonic_ms()
@@ -390,11 +779,10 @@ class Quorum:
         """Write the committed image down, and let go of what it makes unnecessary."""
         image = self.image
         snapshot_id = SnapshotId(Offset(image.provenance.offset + 1), image.provenance.epoch)
-        if self._snapshots.newest == snapshot_id:
+        if self.log.newest_snapshot == snapshot_id:
             return
-        quorum = None
-        if self.kraft_version > 0:
-            quorum = QuorumRecords(self.kraft_version, self._logged.voters, self._listener_name)
+        kraft_version, voters = self.membership.as_of(snapshot_id.end_offset)
+        quorum = QuorumRecords(kraft_version, voters, self.listener_name) if kraft_version else None
         now_ms = self._world.clock.now_ms()
         content = await self._world.workers.run(
             lambda: build_snapshot(
@@ -406,42 +794,51 @@ class Quorum:
                 quorum=quorum,
             )
         )
-        await self._snapshots.write(snapshot_id, content, timestamp_ms=image.provenance.timestamp_ms)
-        self._clean(now_ms)
-
-    def _clean(self, now_ms: int) -> None:
-        """Remove snapshots that newer ones replace, and the log before the oldest that stays."""
-        self._snapshots.remove_superseded(
-            log_bytes=self._log.size_bytes,
-            now_ms=now_ms,
-            max_bytes=self._settings.max_retention_bytes,
-            max_age_ms=self._settings.max_retention_ms,
-        )
-        if self._snapshots.oldest_end_offset > self._log.log_start_offset:
-            self._log.delete_records_before(self._snapshots.oldest_end_offset)
-        self._log.apply_retention(now_ms)
-        self._log.purge_deleted(now_ms)
+        await self.log.snapshots.write(snapshot_id, content, timestamp_ms=image.provenance.timestamp_ms)
+        self.log.clean(now_ms, max_bytes=self.settings.max_retention_bytes, max_age_ms=self.settings.max_retention_ms)
 
     # Stopping.
 
     async def close(self) -> None:
-        """Leave the log closed in order; nothing is appended after this."""
+        """Leave the log closed in order; a leader resigns first, so that the others need not find out."""
+        if self.raft.is_leader and not self.raft.is_lone_voter and not self._closed:
+            await self._resign()
+        self.raft.closing = True
+        self._closed = True
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        async with self._turn, self.log.device:  # A worker may be in the middle of what it was given.
+            for task in list(self._tasks):
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        self._peers.close()
+        self._follower.close()
+        self.wake()
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
-        self._log.close()
+        self.log.close()
+
+    async def _resign(self) -> None:
+        before = list(self._tasks)
+        await self.step(self.raft.resign)
+        told = [task for task in self._tasks if task not in before]
+        if told:
+            await asyncio.wait(told, timeout=CLOSING_MS / 1000)
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self._me.key
+
+
+def _is_pre_vote(request: Message) -> bool:
+    return isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote
+
+
+def _not_controller() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
 
 
 async def _nothing_to_carry_out(image: Image, changes: Changes) -> None:
     """Until the node has partitions to change."""
-
-
-def _log_config(settings: QuorumSettings) -> LogConfig:
-    """Retention is by snapshots alone, and a batch is as large as a decision makes it."""
-    return LogConfig(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        retention_ms=-1,
-        retention_bytes=-1,
-        max_message_bytes=(1 << 31) - 1,
-        file_delete_delay_ms=0,
-    )

@@ -62,6 +62,7 @@ HANDLER_MODULES = (
     "alter_user_scram_credentials",
     "api_versions",
     "assign_replicas_to_dirs",
+    "begin_quorum_epoch",
     "broker_heartbeat",
     "broker_registration",
     "consumer_group_describe",
@@ -85,8 +86,11 @@ HANDLER_MODULES = (
     "describe_topic_partitions",
     "describe_user_scram_credentials",
     "elect_leaders",
+    "end_quorum_epoch",
     "envelope",
     "fetch",
+    "fetch_metadata_log",
+    "fetch_snapshot",
     "find_coordinator",
     "heartbeat",
     "incremental_alter_configs",
@@ -106,6 +110,7 @@ HANDLER_MODULES = (
     "sync_group",
     "unregister_broker",
     "update_features",
+    "vote",
 )
 
 

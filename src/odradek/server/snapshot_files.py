@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from odradek.ids import Offset
 from odradek.metadata.raft.snapshot import (
     BadSnapshot,
     HeldSnapshot,
@@ -36,9 +35,24 @@ class SnapshotFiles:
         return self._held[-1].id if self._held else None
 
     @property
-    def oldest_end_offset(self) -> Offset:
-        """Where the log must still begin, at the latest."""
-        return self._held[0].id.end_offset if self._held else Offset(0)
+    def oldest(self) -> SnapshotId | None:
+        """The log may begin where it ends, and not later."""
+        return self._held[0].id if self._held else None
+
+    def size_of(self, snapshot_id: SnapshotId) -> int | None:
+        """None if there is no such snapshot."""
+        for held in self._held:
+            if held.id == snapshot_id:
+                return held.size_bytes
+        return None
+
+    async def read(self, snapshot_id: SnapshotId, position: int, length: int) -> bytes:
+        """A piece of one that is held."""
+        file = self._world.disk.open(f"{self._directory}/{snapshot_id.file_name}")
+        try:
+            return await self._world.workers.run(lambda: file.read(position, length))
+        finally:
+            file.close()
 
     def load(self) -> tuple[SnapshotId, Snapshot] | None:
         """The newest snapshot that is whole; a damaged one is passed over, an unfinished one removed."""
@@ -64,12 +78,12 @@ class SnapshotFiles:
                 newest = snapshot_id, snapshot
         return newest
 
-    async def write(self, snapshot_id: SnapshotId, content: bytes, *, timestamp_ms: int) -> None:
+    async def write(self, snapshot_id: SnapshotId, content: bytes | bytearray, *, timestamp_ms: int) -> None:
         """Whole and on the device under its name, or not there at all."""
         disk, path = self._world.disk, f"{self._directory}/{snapshot_id.file_name}"
         part = path + _PART_SUFFIX
         try:
-            disk.write_file(part, content)
+            disk.write_file(part, bytes(content))
             file = disk.open(part)
             try:
                 await self._world.workers.run(file.sync)
@@ -82,6 +96,7 @@ class SnapshotFiles:
         disk.rename(part, path)
         await self._world.workers.run(lambda: disk.sync_directory(self._directory))
         self._held.append(HeldSnapshot(snapshot_id, len(content), timestamp_ms))
+        self._held.sort(key=lambda held: (held.id.end_offset, held.id.epoch))
         log.info("Wrote the metadata snapshot %s (%d bytes)", snapshot_id.file_name, len(content))
 
     def remove_superseded(self, *, log_bytes: int, now_ms: int, max_bytes: int, max_age_ms: int) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import random
 
 import pytest
-from tests.unit.metadata.building import entropy
+from tests.unit.metadata.building import entropy, uuid
 from tests.unit.server.metadata_machine import DIRECTORY, ME, SETTINGS, Machine, create_request
 
 from odradek.ids import LeaderEpoch, Offset
@@ -271,10 +271,20 @@ def test_a_standalone_quorum_keeps_its_voters_in_log_and_snapshots() -> None:
     assert b'"data_version":1' in machine.world.disk.read_file(f"{DIRECTORY}/quorum-state")
 
 
-def test_more_voters_than_this_node_are_refused() -> None:
+def test_one_of_two_voters_does_not_lead_alone() -> None:
     machine = Machine()
     format_standalone(machine, ME, Voter(type(ME.node_id)(2), "other", 9093, ME.directory_id))
-    with pytest.raises(BadMetadataLog, match="its voters are: 1, 2"):
+    machine.open()
+    machine.run(_sleep(5))
+    assert not machine.quorum.is_active
+    assert machine.quorum.leader_id == -1
+    machine.run(machine.quorum.close())
+
+
+def test_the_only_voter_is_another_directory() -> None:
+    machine = Machine()
+    format_standalone(machine, Voter(ME.node_id, "localhost", 9093, uuid(999)))
+    with pytest.raises(BadMetadataLog, match="another directory than this one"):
         machine.open()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from odradek.ids import NodeId
 from odradek.metadata.raft.voters import Voter
 from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.messages.control_records import (
     Endpoint,
     KRaftVersionFeature,
@@ -20,9 +21,6 @@ from odradek.protocol.messages.control_records import (
 from odradek.protocol.messages.control_records import Voter as RecordedVoter
 from odradek.protocol.records.control import ControlType, control_key, control_type
 from odradek.protocol.records.record import Record
-
-KRAFT_VERSION_RANGE = (0, 1)
-
 
 _CLASSES: dict[int, type[Message]] = {
     ControlType.LEADER_CHANGE: LeaderChangeMessage,
@@ -48,37 +46,50 @@ def read_control_record(record: Record) -> Message | None:
     return decode(message, int.from_bytes(record.value[:_VERSION_BYTES], signed=True), record.value)
 
 
-def leader_change(leader: NodeId, voters: Sequence[NodeId]) -> LeaderChangeMessage:
-    """A leader that all voters elected."""
+def leader_change(leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId]) -> LeaderChangeMessage:
+    """A leader, who could vote, and who voted for it."""
     return LeaderChangeMessage(
         version=0,
         leader_id=leader,
         voters=[LeaderChangeVoter(voter_id=voter) for voter in voters],
-        granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in voters],
+        granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in granting],
     )
 
 
 def voters_record(voters: Sequence[Voter], listener_name: str) -> VotersRecord:
     """The voter set of a dynamic quorum (KIP-853)."""
-    lowest, highest = KRAFT_VERSION_RANGE
-    return VotersRecord(
-        version=0,
-        voters=[
-            RecordedVoter(
-                voter_id=voter.node_id,
-                voter_directory_id=voter.directory_id,
-                endpoints=[Endpoint(name=listener_name, host=voter.host, port=voter.port)],
-                kraft_version_feature=KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
-            )
-            for voter in voters
-        ],
-    )
+    return VotersRecord(version=0, voters=[_recorded(voter, listener_name) for voter in voters])
 
 
-def recorded_voters(record: VotersRecord) -> tuple[Voter, ...]:
-    """What `voters_record` wrote; of several endpoints the first, which is the one this node would use."""
+def recorded_voters(record: VotersRecord, listener_name: str = "") -> tuple[Voter, ...]:
+    """What `voters_record` wrote; of several endpoints the one of that name is used, else the first."""
     voters = []
     for voter in record.voters:
-        endpoint = voter.endpoints[0]
-        voters.append(Voter(NodeId(voter.voter_id), endpoint.host, endpoint.port, voter.voter_directory_id))
+        if not voter.endpoints:
+            raise MalformedFrame(f"voter {voter.voter_id} is recorded without an endpoint")
+        named = [each for each in voter.endpoints if each.name == listener_name]
+        endpoint = (named or voter.endpoints)[0]
+        several = tuple((each.name, each.host, each.port) for each in voter.endpoints)
+        versions = voter.kraft_version_feature
+        voters.append(
+            Voter(
+                NodeId(voter.voter_id),
+                endpoint.host,
+                endpoint.port,
+                voter.voter_directory_id,
+                several if len(several) > 1 else (),
+                (versions.min_supported_version, versions.max_supported_version),
+            )
+        )
     return tuple(voters)
+
+
+def _recorded(voter: Voter, listener_name: str) -> RecordedVoter:
+    lowest, highest = voter.kraft_versions
+    listeners = voter.listeners or ((listener_name, voter.host, voter.port),)
+    return RecordedVoter(
+        voter_id=voter.node_id,
+        voter_directory_id=voter.directory_id,
+        endpoints=[Endpoint(name=name, host=host, port=port) for name, host, port in listeners],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.ids import ZERO_UUID, NodeId, Uuid, parse_uuid
+from odradek.ids import ZERO_UUID, NodeId, Uuid, parse_uuid, uuid_text
 from odradek.values import value
 
 
@@ -18,6 +18,94 @@ class Voter:
     host: str
     port: int
     directory_id: Uuid = ZERO_UUID
+    listeners: tuple[tuple[str, str, int], ...] = ()
+    """Name, host and port of each, where there are several; `host` and `port` are those of the one to use."""
+    kraft_versions: tuple[int, int] = (0, 1)
+    """The lowest and the highest kraft.version it can work with."""
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.directory_id)
+
+
+@value
+class ReplicaKey:
+    """Who fetches or votes: the same id with another directory has lost what it had, so it is another (KIP-853)."""
+
+    node_id: NodeId
+    directory_id: Uuid = ZERO_UUID
+
+    def __str__(self) -> str:
+        return f"{self.node_id} ({uuid_text(self.directory_id)})"
+
+    def matches(self, other: ReplicaKey) -> bool:
+        """Whether both are one; whoever does not tell a directory is known by its id alone."""
+        if self.node_id != other.node_id:
+            return False
+        return ZERO_UUID in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
+
+
+class Membership:
+    """Who votes, as the log says: kraft.version and the voters with the offsets of the records that say so.
+
+    The newest record counts as soon as it is in the log, committed or not; a truncation takes it back. While
+    kraft.version is 0 the configured voters count.
+    """
+
+    def __init__(self, static_voters: tuple[Voter, ...]) -> None:
+        self._static_voters = static_voters
+        self._levels: list[tuple[int, int]] = []
+        self._voters: list[tuple[int, tuple[Voter, ...]]] = []
+
+    @property
+    def kraft_version(self) -> int:
+        return self._levels[-1][1] if self._levels else 0
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        if not self.kraft_version:
+            return self._static_voters
+        return self._voters[-1][1] if self._voters else ()
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.kraft_version > 0
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the newest voters stand in the log; -1 if a snapshot or nothing but the configuration names them."""
+        return self._voters[-1][0] if self._voters else -1
+
+    def voter(self, node_id: int) -> Voter | None:
+        for voter in self.voters:
+            if voter.node_id == node_id:
+                return voter
+        return None
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        voter = self.voter(key.node_id)
+        return voter is not None and voter.key.matches(key)
+
+    def level_appended(self, offset: int, kraft_version: int) -> None:
+        self._levels.append((offset, kraft_version))
+
+    def voters_appended(self, offset: int, voters: tuple[Voter, ...]) -> None:
+        self._voters.append((offset, voters))
+
+    def as_of(self, end_offset: int) -> tuple[int, tuple[Voter, ...]]:
+        """kraft.version and the recorded voters below that offset, for a snapshot of it."""
+        level = [held for offset, held in self._levels if offset < end_offset]
+        voters = [held for offset, held in self._voters if offset < end_offset]
+        return (level[-1] if level else 0), (voters[-1] if voters else ())
+
+    def loaded(self, kraft_version: int, voters: tuple[Voter, ...]) -> None:
+        """A snapshot stands for everything before it."""
+        self._levels = [(-1, kraft_version)] if kraft_version else []
+        self._voters = [(-1, voters)] if voters else []
+
+    def truncated(self, end_offset: int) -> None:
+        self._levels = [entry for entry in self._levels if entry[0] < end_offset]
+        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
 
 
 def parse_initial_controllers(text: str) -> tuple[Voter, ...]:

@@ -1,0 +1,17 @@
+"""EndQuorumEpoch, versions 0 and 1: the leader resigns, and says who should follow it."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.END_QUORUM_EPOCH, on=Role.CONTROLLER)
+async def handle(ctx: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.node.quorum
+    return await quorum.step(lambda now_ms: quorum.raft.epoch_ended(request, now_ms))

@@ -1,0 +1,281 @@
+"""How a node follows the metadata log: it finds the leader, fetches from it, and notices when it is gone.
+
+A connection that is reset and cannot be made again means a leader that died: voters doubt it at once. One that says
+nothing for longer than a fetch may wait is doubted soon after. Doubting only starts a pre-vote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from odradek.client.connection import Connection
+from odradek.client.errors import ConnectionLost, RequestTimedOut
+from odradek.ids import NO_NODE, LeaderEpoch, NodeId, Offset
+from odradek.metadata.raft import wire
+from odradek.metadata.raft.core import Role
+from odradek.metadata.raft.snapshot import BadSnapshot, SnapshotId, read_snapshot
+from odradek.metadata.raft.wire import Address
+from odradek.ports import World
+from odradek.protocol.codec import Message
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages import fetch
+from odradek.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from odradek.server.peers import Peers, version_for
+from odradek.storage.leader_epochs import EpochEnd
+
+if TYPE_CHECKING:
+    from odradek.server.quorum import Quorum
+
+log = logging.getLogger(__name__)
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+MAX_SNAPSHOT_BYTES = 1 << 31
+"""More than any image; a leader that claims more is not believed."""
+
+_LONGEST_PAUSE_MS = 200
+_COMPLAINTS_EVERY_MS = 10_000
+
+
+class MetadataFollower:
+    """One task, for as long as the node runs; it rests while the node leads."""
+
+    def __init__(self, quorum: Quorum, world: World, bootstrap_servers: tuple[Address, ...]) -> None:
+        self._quorum = quorum
+        self._world = world
+        self._bootstrap_servers = bootstrap_servers
+        self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
+        self._tried = 0
+        self._failures = 0
+        self._followed = (LeaderEpoch(-1), NO_NODE)
+        self._complained_ms = -_COMPLAINTS_EVERY_MS
+
+    def close(self) -> None:
+        self._peers.close()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        quorum = self._quorum
+        while True:
+            if quorum.raft.is_leader:
+                await quorum.leader_changed()
+                continue
+            address = self._whom_to_ask()
+            if address is None:
+                await self._pause()
+                continue
+            held = self._peers.connected(address) is not None
+            try:
+                fine = await self._fetch(address)
+            except (ConnectionLost, RequestTimedOut) as lost:
+                self._peers.drop(address)
+                self._complain("Cannot fetch the metadata log from %s:%d: %s", *address, lost)
+                if held:
+                    continue  # Connect again at once: a leader that died refuses.
+                if address == quorum.raft.leader_address:
+                    await quorum.step(quorum.raft.doubt_leader)
+                fine = False
+            self._failures = 0 if fine else self._failures + 1
+            if not fine:
+                await self._pause()
+
+    # Whom to ask.
+
+    def _whom_to_ask(self) -> Address | None:
+        """The leader, if one is known and can be reached; else everybody who may know, by turns."""
+        raft = self._quorum.raft
+        if (raft.epoch, raft.leader_id) != self._followed:
+            self._followed = (raft.epoch, raft.leader_id)
+            self._failures = 0
+        follows = raft.role in (Role.FOLLOWER, Role.PROSPECTIVE) and raft.leader_address is not None
+        if follows and (raft.is_voter or not self._failures):
+            return raft.leader_address
+        known = [(voter.host, voter.port) for voter in raft.membership.voters if voter.node_id != raft.me.node_id]
+        known += [server for server in self._bootstrap_servers if server not in known]
+        if raft.leader_address is not None and raft.leader_address not in known:
+            known.append(raft.leader_address)
+        own = (raft.me.host, raft.me.port)
+        known = [address for address in known if address != own]
+        if not known:
+            return None
+        self._tried += 1
+        return known[self._tried % len(known)]
+
+    async def _pause(self) -> None:
+        """Wait a little before the next try, the longer the more have failed; less if the leader changes."""
+        first_ms = self._quorum.settings.retry_backoff_ms
+        longest_ms = min(first_ms << min(max(self._failures - 1, 0), 6), _LONGEST_PAUSE_MS)
+        pause_ms = longest_ms // 2 + self._world.entropy.below(longest_ms // 2 + 1)
+        await asyncio.wait([self._quorum.leader_changed()], timeout=pause_ms / 1000)
+
+    def _complain(self, text: str, *about: object) -> None:
+        """Say what is wrong, but not all the time."""
+        now_ms = self._world.clock.monotonic_ms()
+        if now_ms - self._complained_ms >= _COMPLAINTS_EVERY_MS:
+            self._complained_ms = now_ms
+            log.warning(text, *about)
+
+    # Fetching.
+
+    async def _fetch(self, address: Address) -> bool:
+        """One fetch and what follows from it; whether to go on at once."""
+        quorum = self._quorum
+        raft, settings = quorum.raft, quorum.settings
+        changed = quorum.leader_changed()
+        connection = await self._connect(address, changed)
+        if connection is None:
+            return True
+        request = wire.fetch_request(
+            quorum.cluster_id,
+            me=quorum.key,
+            epoch=raft.epoch,
+            end_offset=quorum.log.log_end_offset,
+            last_epoch=quorum.log.last_epoch,
+            high_watermark=raft.high_watermark,
+            max_wait_ms=self.longest_wait_ms,
+            max_bytes=settings.fetch_max_bytes,
+        )
+        response = await self._ask(connection, request, fetch.FetchResponse, changed)
+        if response is None:
+            self._peers.drop(address)
+            return True
+        return await self._take(address, request, response)
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long the leader may hold a fetch: short enough that its silence is noticed early."""
+        return max(self._quorum.settings.fetch_timeout_ms // 8, 1)
+
+    async def _connect(self, address: Address, changed: asyncio.Future[None]) -> Connection | None:
+        """The connection; None if another leader is known before it is made: one that is silent takes connections."""
+        connection = self._peers.connected(address)
+        if connection is not None:
+            return connection
+        connecting = asyncio.ensure_future(
+            self._peers.connect(address, timeout_ms=self._quorum.settings.request_timeout_ms)
+        )
+        either: list[asyncio.Future[Any]] = [connecting, changed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not connecting.done():
+                connecting.cancel()
+        return connecting.result() if connecting.done() and not connecting.cancelled() else None
+
+    async def _ask(
+        self, connection: Connection, request: Message, kind: type[ResponseT], changed: asyncio.Future[None]
+    ) -> ResponseT | None:
+        """The answer; None if another leader is known before it comes."""
+        quorum = self._quorum
+        answer = connection.ask(
+            request, kind, version_for(connection, type(request)), timeout_ms=quorum.settings.request_timeout_ms
+        )
+        silence_ms = 2 * self.longest_wait_ms
+        either: list[asyncio.Future[Any]] = [answer, changed]
+        await asyncio.wait(either, timeout=silence_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done() and not changed.done():
+            await quorum.step(quorum.raft.doubt_leader)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        answer.cancel()
+        return None
+
+    async def _take(self, address: Address, request: fetch.FetchRequest, response: fetch.FetchResponse) -> bool:
+        quorum, raft = self._quorum, self._quorum.raft
+        if response.error_code:
+            self._complain("%s:%d answers: %s", *address, ErrorCode(response.error_code).name)
+            return False
+        partition = wire.only_partition(response.responses)
+        if partition is None:
+            self._complain("%s:%d answers for another partition", *address)
+            return False
+        news = wire.leader_news(partition.current_leader, response.node_endpoints, partition.error_code)
+        async with quorum.turn:
+            settled = raft.heard(news, self._world.clock.monotonic_ms())
+            await quorum.carry_out()
+            if settled or raft.is_leader or raft.leader_id != news.leader_id or raft.epoch != news.epoch:
+                return news.error == ErrorCode.NONE
+            asked = request.topics[0].partitions[0]
+            if asked.current_leader_epoch != raft.epoch or asked.fetch_offset != quorum.log.log_end_offset:
+                return True
+            if partition.diverging_epoch.epoch >= 0:
+                diverging = partition.diverging_epoch
+                end = EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset))
+                await quorum.truncate(raft.truncation_point(end))
+                return True
+            if partition.snapshot_id.epoch < 0 or partition.snapshot_id.end_offset < 0:
+                await quorum.take_records(memoryview(partition.records or b""), partition.high_watermark)
+                return True
+            wanted = SnapshotId(Offset(partition.snapshot_id.end_offset), LeaderEpoch(partition.snapshot_id.epoch))
+        return await self._load_snapshot(address, wanted)
+
+    # Snapshots.
+
+    async def _load_snapshot(self, address: Address, snapshot_id: SnapshotId) -> bool:
+        """Fetch a snapshot piece by piece; nothing is changed before all of it is there and whole."""
+        quorum, raft = self._quorum, self._quorum.raft
+        log.info("Fetching the metadata snapshot %s from %s:%d", snapshot_id.file_name, *address)
+        content = bytearray()
+        epoch = raft.epoch
+        while True:
+            changed = quorum.leader_changed()
+            connection = await self._connect(address, changed)
+            if connection is None:
+                return True
+            request = wire.fetch_snapshot_request(
+                quorum.cluster_id,
+                me=quorum.key,
+                epoch=epoch,
+                snapshot_id=snapshot_id,
+                position=len(content),
+                max_bytes=quorum.settings.fetch_snapshot_max_bytes,
+            )
+            response = await self._ask(connection, request, FetchSnapshotResponse, changed)
+            if response is None:
+                self._peers.drop(address)
+                return True
+            piece = await self._take_piece(address, response, position=len(content))
+            if piece is None:
+                return False
+            size, records = piece
+            content += records
+            if len(content) >= size:
+                break
+        try:
+            snapshot = read_snapshot(bytes(content))
+        except BadSnapshot as damaged:
+            self._complain("The snapshot %s from %s:%d is damaged: %s", snapshot_id.file_name, *address, damaged)
+            return False
+        async with quorum.turn:
+            if raft.epoch == epoch and raft.role in (Role.FOLLOWER, Role.PROSPECTIVE):
+                await quorum.take_snapshot(snapshot_id, snapshot, content)
+        return True
+
+    async def _take_piece(
+        self, address: Address, response: FetchSnapshotResponse, *, position: int
+    ) -> tuple[int, memoryview] | None:
+        """Size of the whole and this piece of it; None if it cannot be had."""
+        quorum, raft = self._quorum, self._quorum.raft
+        partition = wire.only_partition(response.topics)
+        if response.error_code or partition is None:
+            self._complain("%s:%d refuses its snapshot: %s", *address, ErrorCode(response.error_code).name)
+            return None
+        leader = partition.current_leader
+        news = wire.LeaderNews(
+            partition.error_code,
+            NodeId(leader.leader_id),
+            LeaderEpoch(leader.leader_epoch),
+            wire.address_of(NodeId(leader.leader_id), response.node_endpoints),
+        )
+        settled = await quorum.step(lambda now_ms: raft.heard(news, now_ms))
+        if settled or raft.epoch != news.epoch:
+            return None
+        records = memoryview(partition.unaligned_records)
+        if partition.position != position or not len(records) or not 0 < partition.size <= MAX_SNAPSHOT_BYTES:
+            self._complain("%s:%d sends pieces of a snapshot that do not fit together", *address)
+            return None
+        await quorum.step(lambda now_ms: raft.fetch_accepted(-1, now_ms))
+        return partition.size, records

@@ -1,0 +1,49 @@
+"""Three voters agree: one leads, the others follow with the same image, and another leads when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.server.quorum_rig import QuorumRig, setting, settings_in
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("static", [True, False])
+def test_three_voters_elect_one_and_share_an_image(seed: int, static: bool) -> None:
+    rig = QuorumRig(3, seed=seed, static=static)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active(within_s=2)
+        assert leader.leadership == [leader.quorum.epoch]
+        await rig.bootstrap(leader)
+        await rig.append(leader, setting("a"))
+        assert settings_in(leader) == ["a"]
+        await rig.agree(within_s=1)
+        assert sum(seat.quorum.is_active for seat in rig.seats) == 1
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_killed_leader_is_replaced_within_tens_of_milliseconds(seed: int) -> None:
+    rig = QuorumRig(3, seed=seed)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        await rig.append(leader, setting("a"))
+        await asyncio.sleep(1)
+        leader.crash()
+        began = rig.loop.time()
+        other = await rig.active()
+        assert rig.loop.time() - began < 0.5
+        assert settings_in(other) == ["a"]
+        await rig.append(other, setting("b"))
+        await leader.start()
+        await rig.agree()
+        assert settings_in(leader) == ["a", "b"]
+
+    rig.run(test)
