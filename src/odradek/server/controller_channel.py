@@ -76,9 +76,13 @@ class ControllerChannel:
 
     def leader_changed(self) -> None:
         """What was asked of another one is asked again: that one may never answer."""
-        if self._connection is not None and self._address != self._locate():
-            self._connection.close()
-            self._connection = None
+        if self._address != self._locate():
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            if self._opening is not None:
+                self._opening.cancel()
+                self._opening = None
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
@@ -122,7 +126,7 @@ class ControllerChannel:
         # Handlers take their first step outside of a task, where asyncio's own timeout does not work.
         await asyncio.wait([opening], timeout=timeout_ms / 1000)
         if not opening.done() or opening.cancelled():
-            raise ConnectionLost(f"{address[0]}:{address[1]} did not answer in time")
+            raise ConnectionLost(f"{address[0]}:{address[1]} has not answered yet")
         return opening.result()
 
     def _opened(self, task: asyncio.Task[Connection]) -> None:
