@@ -2,7 +2,8 @@
 
 A process that dies takes its connections and its ports with it. So when the connection that a broker heartbeats on is
 lost and its listeners refuse, it is known to be dead and need not be waited for; one that is only silent (stopped, or
-behind a cut) has its session.
+behind a cut) has its session. A new controller has no such connections yet: it looks at the ports of all whom it has
+not heard of, again and again until it has, or their sessions end.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from odradek.server.decision_queue import note_outcome
 log = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_MS = 1_000
+PROBE_EVERY_MS = 500
+TURNED_AWAY_MS = 200
+"""A node that does not serve yet closes what it accepts at once; after this long it is taken for one that serves."""
 STALL_MS = 500
 """A timer that is later than this says that this node stood still, so that it may have missed heartbeats."""
 RETRY_MS = 1_000
@@ -45,11 +49,15 @@ class BrokerWatch:
         self._due_ms = 0
         self._connections: dict[NodeId, tuple[int, object]] = {}
         """Which connection, of which incarnation, a broker heartbeats on."""
+        self._claimed: dict[NodeId, None] = {}
+        """Ids whose brokers are being looked for because others want them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         self._active = True
         self._arm()
+        if self._sessions.unheard():
+            self._run(self._look_for_unheard())
 
     def stop(self) -> None:
         self._active = False
@@ -82,28 +90,64 @@ class BrokerWatch:
         if broker is not None and broker.broker_epoch == broker_epoch:
             self._run(self._probe(broker))
 
-    async def _probe(self, broker: BrokerRegistration) -> None:
-        for endpoint in broker.endpoints:
-            if not await self._refuses(endpoint):
-                return
-        if broker.broker_id in self._connections:
-            return  # It has spoken again meanwhile.
-        self._sessions.end(broker.broker_id)
-        await self._fence_until_done(
-            broker.broker_id, broker.broker_epoch, "its connection was lost and its listeners refuse"
-        )
+    async def _look_for_unheard(self) -> None:
+        while self._active and (unheard := self._sessions.unheard()):
+            brokers = self._image().cluster.brokers
+            for broker_id, broker_epoch in unheard:
+                broker = brokers.get(broker_id)
+                if broker is not None and broker.broker_epoch == broker_epoch:
+                    self._run(self._probe(broker))
+            await asyncio.sleep(PROBE_EVERY_MS / 1000)
 
-    async def _refuses(self, endpoint: Endpoint) -> bool:
+    def claimed(self, broker: BrokerRegistration, endpoints: tuple[Endpoint, ...]) -> None:
+        """Another process wants the id of a broker, and will be reached at `endpoints`.
+
+        Where those are the broker's own, only one of the two can be behind them: if whoever is there turns everybody
+        away, as a node does before it is registered, and the broker was not heard of, the broker is gone.
+        """
+        if broker.broker_id in self._claimed:
+            return
+        self._claimed[broker.broker_id] = None
+        same_place = endpoints == broker.endpoints
+        unheard = not self._sessions.has_spoken(broker.broker_id, broker.broker_epoch)
+        self._run(self._probe(broker, turned_away_counts=same_place and unheard))
+
+    async def _probe(self, broker: BrokerRegistration, *, turned_away_counts: bool = False) -> None:
+        broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
+        try:
+            for endpoint in broker.endpoints:
+                if not await self._nobody_at(endpoint, turned_away_counts=turned_away_counts):
+                    return
+        finally:
+            self._claimed.pop(broker_id, None)
+        if broker_id in self._connections:
+            return  # It has spoken again meanwhile.
+        known = self._image().cluster.brokers.get(broker_id)
+        if not broker.endpoints or known is None or known.broker_epoch != broker_epoch:
+            return
+        self._sessions.end(broker_id)
+        await self._fence_until_done(broker_id, broker_epoch, "nobody is at its listeners any more")
+
+    async def _nobody_at(self, endpoint: Endpoint, *, turned_away_counts: bool) -> bool:
         """Only a refusal tells of a dead process: silence may be the network's."""
+        probes: list[_Probe] = []
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
-                wire = await self._network.connect(endpoint.host, endpoint.port, _Probe)
+                wire = await self._network.connect(endpoint.host, endpoint.port, lambda wire: _own(wire, probes))
         except ConnectionRefusedError:
             return True
         except (OSError, TimeoutError):
             return False
-        wire.close()
-        return False
+        try:
+            if not turned_away_counts:
+                return False
+            async with asyncio.timeout(TURNED_AWAY_MS / 1000):
+                await probes[0].closed.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            wire.close()
 
     # Time.
 
@@ -120,8 +164,8 @@ class BrokerWatch:
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._due_ms
         if late_ms > STALL_MS:
-            log.warning("Stood still for %d ms; brokers have so much longer to be heard of", late_ms)
-            self._sessions.forgive(late_ms)
+            log.warning("Stood still for %d ms; the sessions of all brokers begin anew", late_ms)
+            self._sessions.begin_anew(now_ms=now_ms)
         for broker_id, broker_epoch in self._sessions.expired(now_ms=now_ms):
             self._run(self._fence_until_done(broker_id, broker_epoch, "its session has timed out"))
         self._arm()
@@ -147,10 +191,11 @@ class BrokerWatch:
 
 
 class _Probe:
-    """The owner of a connection that was only made to see whether it can be."""
+    """The owner of a connection that was only made to see whether it can be, and whether it stays."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self) -> None:
         self._room = memoryview(bytearray(64))
+        self.closed = asyncio.Event()
 
     def buffer(self) -> memoryview:
         return self._room
@@ -162,4 +207,9 @@ class _Probe:
         """Nothing is sent."""
 
     def lost(self, why: Exception | None) -> None:
-        """It is not needed any more."""
+        self.closed.set()
+
+
+def _own(_wire: Wire, probes: list[_Probe]) -> _Probe:
+    probes.append(_Probe())
+    return probes[-1]

@@ -21,6 +21,7 @@ from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.controller.brokers import (
     NodeDescription,
     Registrar,
+    endpoints_of,
     fence,
     register_broker,
     register_controller,
@@ -48,7 +49,7 @@ from odradek.metadata.image.configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPI
 from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -161,7 +162,8 @@ class Controller:
             image.cluster.brokers.values(), myself=self._node_id, now_ms=self._world.clock.monotonic_ms()
         )
         self._watch.start()
-        self._tasks = [asyncio.create_task(self._settle())]
+        first = self._queue.submit(self._first_records)  # Before anything that is asked for from now on.
+        self._tasks = [asyncio.create_task(self._settle(first))]
         if self._config.auto_leader_rebalance_enable:
             balance_s = self._config.leader_imbalance_check_interval_seconds
             self._tasks.append(asyncio.create_task(self._every(balance_s, preferred_leaders)))
@@ -184,15 +186,16 @@ class Controller:
         if self._epoch is not None:
             self.deactivate()
 
-    async def _settle(self) -> None:
+    async def _settle(self, first: asyncio.Future[None]) -> None:
         """End what a predecessor left open, and begin an empty log."""
         while True:
             try:
-                await self._queue.submit(self._first_records)
+                await first
                 return
             except KafkaError as refused:
                 log.error("The first records of this controller could not be written: %s", refused)
                 await asyncio.sleep(RETRY_S)
+                first = self._queue.submit(self._first_records)
 
     def _first_records(self, image: Image, _at: Offset) -> Decision[Message, None]:
         records: list[Message] = []
@@ -228,8 +231,14 @@ class Controller:
             end[:] = [at + len(decision.records) + 1]
             return decision
 
-        response = await self._queue.submit(decide)
         broker_id = NodeId(request.broker_id)
+        try:
+            response = await self._queue.submit(decide)
+        except KafkaError as refused:
+            incumbent = self._quorum.image.cluster.brokers.get(broker_id)
+            if refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION and incumbent is not None:
+                self._watch.claimed(incumbent, endpoints_of(request))
+            raise
         self._registered_at[broker_id] = Offset(min(end[0], self._quorum.image.provenance.offset))
         self._sessions.heard(broker_id, response.broker_epoch, now_ms=self._world.clock.monotonic_ms())
         self._watch.session_began()

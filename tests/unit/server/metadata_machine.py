@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tests.unit.metadata.building import uuid
@@ -18,6 +19,8 @@ from odradek.metadata.image.cluster import Endpoint, FeatureRange
 from odradek.metadata.raft.voters import Voter
 from odradek.ports import World
 from odradek.protocol.codec import Message
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.server.config import load
 from odradek.server.controller import Controller
@@ -29,6 +32,7 @@ from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.network import Internet
 from odradek.sim.trace import Trace
 from odradek.sim.workers import SimulatedWorkers
+from odradek.values import replace
 
 ResultT = TypeVar("ResultT")
 
@@ -64,6 +68,7 @@ class Machine:
         self.clock = SimulatedClock(self.loop)
         self._seed = seed
         self._lives = 0
+        self._incarnations = 0
         self.committed: list[tuple[Image, Changes]] = []
         disk = self.device.attach(Life("setup"))
         disk.make_directory("/data")
@@ -86,7 +91,7 @@ class Machine:
         )
         self.run(self.quorum.start(clean=clean))
         self.quorum.on_commit = self._note_commit
-        self.controller = Controller(self.config, self.world, self.quorum)
+        self.controller = Controller(self.config, self.world, self.quorum, bootstrap=self.bootstrap())
         return self.quorum
 
     async def _note_commit(self, image: Image, changes: Changes) -> None:
@@ -95,19 +100,38 @@ class Machine:
     def boot(self, *, clean: bool = False) -> Image:
         """Open, register and unfence."""
         self.open(clean=clean)
-        self.run(self.controller.register(self.description(), self.bootstrap()))
-        self.run(self.controller.unfence())
+        self.run(self._join())
         return self.quorum.image
 
-    def description(self) -> NodeDescription:
+    async def _join(self) -> None:
+        self.controller.activate(self.quorum.epoch)
+        await self.controller.register_controller(self.description().as_controller())
+        await self.register()
+        await self.heartbeat()
+
+    async def register(self, broker_id: int = 1, **told: Any) -> int:
+        """The epoch of another incarnation of a broker."""
+        request = replace(self.description(broker_id), **told).as_broker("")
+        return (await self.controller.register_broker(request, 4)).broker_epoch
+
+    async def heartbeat(self, broker_id: int = 1, **wants: Any) -> BrokerHeartbeatResponse:
+        """From the registered incarnation of a broker, which has replayed everything."""
+        fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, "cordoned_log_dirs": [], **wants}
+        known = self.quorum.image.cluster.brokers.get(NodeId(broker_id))
+        fields.setdefault("broker_epoch", -1 if known is None else known.broker_epoch)
+        fields.setdefault("current_metadata_offset", self.quorum.image.provenance.offset)
+        return await self.controller.broker_heartbeat(BrokerHeartbeatRequest(broker_id=broker_id, **fields))
+
+    def description(self, broker_id: int = 1) -> NodeDescription:
+        self._incarnations += 1
         return NodeDescription(
-            node_id=NodeId(1),
-            incarnation_id=uuid(9000 + self._lives),
-            broker_endpoints=(Endpoint("PLAINTEXT", "localhost", 9092, 0),),
+            node_id=NodeId(broker_id),
+            incarnation_id=uuid(9000 + self._incarnations),
+            broker_endpoints=(Endpoint("PLAINTEXT", "localhost", 9000 + 100 * broker_id, 0),),
             controller_endpoints=(Endpoint("CONTROLLER", "localhost", 9093, 0),),
             features=tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES),
             rack=None,
-            log_dirs=(uuid(300),),
+            log_dirs=(uuid(299 + broker_id),),
         )
 
     def bootstrap(self) -> tuple[Message, ...]:
@@ -121,10 +145,16 @@ class Machine:
         return self.run(self.controller.create_topics(create_request(*names, partitions=partitions)))
 
     def stop(self) -> None:
-        self.run(self.controller.fence())
+        self.run(self._leave())
         self.run(self.controller.close())
         self.run(self.quorum.close())
         self.life.end()
+
+    async def _leave(self) -> None:
+        """As a node stops: on a full disk without saying so."""
+        with suppress(KafkaError):
+            while not (await self.heartbeat(want_shut_down=True)).should_shut_down:
+                pass
 
     def crash(self, keep: Keep) -> None:
         self.life.end()

@@ -131,7 +131,7 @@ def register_broker(
         broker_id=broker_id,
         broker_epoch=before.broker_epoch if before is not None and same else registrar.next_epoch,
         incarnation_id=request.incarnation_id,
-        endpoints=_endpoints(request.listeners),
+        endpoints=endpoints_of(request),
         features=_features(request.features),
         rack=request.rack,
         fenced=before.fenced if before is not None and same else True,
@@ -164,7 +164,7 @@ def register_controller(
         controller_id=NodeId(request.controller_id),
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
-        endpoints=_endpoints(request.listeners),
+        endpoints=endpoints_of(request),
         features=_features(request.features),
     )
     return decided([register_controller_record(registration)], ControllerRegistrationResponse())
@@ -240,6 +240,10 @@ def registered(image: Image, broker_id: NodeId, broker_epoch: int) -> BrokerRegi
             f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}",
         )
     return broker
+
+
+def endpoints_of(request: BrokerRegistrationRequest | ControllerRegistrationRequest) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners)
 
 
 def live_controller(image: Image, asked: NodeId, entropy: Entropy) -> NodeId:
@@ -324,10 +328,6 @@ def _left_by_last_incarnation(image: Image, broker_id: NodeId, rules: TopicRules
         yield from changed_partitions(image, rules, in_elr(image, broker_id), unclean=broker_id)
     else:
         yield from changed_partitions(image, rules, in_isr(image, broker_id), leaving=broker_id)
-
-
-def _endpoints(listed: Iterable[of_broker.Listener | of_controller.Listener]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in listed)
 
 
 def _features(listed: Iterable[of_broker.Feature | of_controller.Feature]) -> tuple[FeatureRange, ...]:

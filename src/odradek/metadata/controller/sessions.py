@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.ids import NO_OFFSET, NodeId, Offset
+from odradek.ids import NO_NODE, NO_OFFSET, NodeId, Offset
 from odradek.metadata.image.cluster import BrokerRegistration
 
 
 class _Session:
-    __slots__ = ("broker_epoch", "heard_ms", "holds_id", "metadata_offset", "shutdown_offset")
+    __slots__ = ("broker_epoch", "has_spoken", "heard_ms", "metadata_offset", "shutdown_offset")
 
-    def __init__(self, broker_epoch: int, heard_ms: int, *, holds_id: bool) -> None:
+    def __init__(self, broker_epoch: int, heard_ms: int) -> None:
         self.broker_epoch = broker_epoch
         self.heard_ms = heard_ms
-        self.holds_id = holds_id
+        self.has_spoken = False
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: Offset | None = None
 
@@ -28,6 +28,7 @@ class BrokerSessions:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._sessions: dict[NodeId, _Session] = {}
+        self._myself = NO_NODE
 
     def start(self, brokers: Iterable[BrokerRegistration], *, myself: NodeId, now_ms: int) -> None:
         """A new active controller: nobody is forgotten for what the last one knew.
@@ -35,19 +36,18 @@ class BrokerSessions:
         The broker of this very process (`myself`) does not hold its id before it has spoken: a process that starts
         after a crash finds its own last incarnation on record, which is surely dead.
         """
+        self._myself = myself
         self._sessions = {
-            broker.broker_id: _Session(broker.broker_epoch, now_ms, holds_id=broker.broker_id != myself)
-            for broker in brokers
-            if not broker.fenced
+            broker.broker_id: _Session(broker.broker_epoch, now_ms) for broker in brokers if not broker.fenced
         }
 
     def heard(self, broker_id: NodeId, broker_epoch: int, *, now_ms: int) -> None:
         """From a broker whose epoch is the registered one."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
-            session = self._sessions[broker_id] = _Session(broker_epoch, now_ms, holds_id=True)
+            session = self._sessions[broker_id] = _Session(broker_epoch, now_ms)
         session.heard_ms = max(session.heard_ms, now_ms)
-        session.holds_id = True
+        session.has_spoken = True
 
     def reached(self, broker_id: NodeId, offset: Offset) -> None:
         """How much of the metadata log the broker has replayed."""
@@ -64,7 +64,21 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
             return False
-        return session.holds_id and now_ms - session.heard_ms <= self._timeout_ms
+        holds_id = session.has_spoken or broker_id != self._myself
+        return holds_id and now_ms - session.heard_ms <= self._timeout_ms
+
+    def has_spoken(self, broker_id: NodeId, broker_epoch: int) -> bool:
+        """Whether that incarnation was heard of by this very controller."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.broker_epoch == broker_epoch and session.has_spoken
+
+    def unheard(self) -> list[tuple[NodeId, int]]:
+        """Brokers (and their epochs) that have a session from the last controller's time; this process's apart."""
+        return [
+            (broker_id, session.broker_epoch)
+            for broker_id, session in sorted(self._sessions.items())
+            if not session.has_spoken and broker_id != self._myself
+        ]
 
     # Controlled shutdown.
 
@@ -109,7 +123,7 @@ class BrokerSessions:
             del self._sessions[broker_id]
         return silent
 
-    def forgive(self, duration_ms: int) -> None:
-        """This node itself stood still for so long and heard nobody: that is nobody's fault."""
+    def begin_anew(self, *, now_ms: int) -> None:
+        """This node itself stood still and heard nobody: that is nobody's fault."""
         for session in self._sessions.values():
-            session.heard_ms += duration_ms
+            session.heard_ms = now_ms

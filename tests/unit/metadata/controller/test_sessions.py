@@ -52,9 +52,9 @@ def test_the_broker_of_this_process_holds_its_id_only_once_it_has_spoken() -> No
 
 def test_a_node_that_stood_still_blames_nobody() -> None:
     known = sessions()
-    known.forgive(20_000)
-    assert known.expired(now_ms=25_000) == []
-    assert known.next_deadline_ms() == 29_101
+    known.begin_anew(now_ms=20_000)
+    assert known.expired(now_ms=29_000) == []
+    assert known.next_deadline_ms() == 29_001
 
 
 def test_a_broker_may_stop_once_all_others_have_heard() -> None:
