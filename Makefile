@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim compat bench fmt docs lock clean
+.PHONY: help test check fuzz demo sim sim-long sim-mutants compat bench fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -39,8 +39,18 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 demo: $(READY) ## See a node start and serve a group, a consumer and the node be killed, and what is kept
 	$(BIN)/python examples/demo.py
 
-sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups)
-	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1)
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups or quorum; ARGS=--trace)
+	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
+
+sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew or SEED=7; a core each (COUNT=2000)
+	@seed=$${SEED:-$$RANDOM$$RANDOM}; count=$(or $(COUNT),2000); cores=$$(getconf _NPROCESSORS_ONLN); \
+	for scenario in logs groups quorum; do for start in $$(seq $$seed 100 $$((seed + count - 1))); do \
+	  echo --scenario $$scenario --seed $$start --count 100; done; done | \
+	xargs -P $$cores -L 1 $(BIN)/python -m odradek.sim.run --quiet
+
+sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must be caught by some seed
+	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \
+	  tests/simulation/test_quorum_mutants.py tests/simulation/test_raft_model.py
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')

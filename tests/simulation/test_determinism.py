@@ -27,7 +27,7 @@ def trace_elsewhere(seed: int, scenario: str, *, hash_seed: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize("scenario", ["logs", "groups"])
+@pytest.mark.parametrize("scenario", ["logs", "groups", "quorum"])
 def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str) -> None:
     for seed in (3, 10, 18):
         one, other = (trace_elsewhere(seed, scenario, hash_seed=hash_seed) for hash_seed in ("1", "4242"))
@@ -36,7 +36,7 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str) -> N
         assert len(one) > 500
 
 
-@pytest.mark.parametrize("scenario", ["logs", "groups"])
+@pytest.mark.parametrize("scenario", ["logs", "groups", "quorum"])
 def test_the_same_seed_gives_the_same_trace_twice_in_one_process(scenario: str) -> None:
     first, again, different = play(5, scenario), play(5, scenario), play(6, scenario)
     assert not first.broken

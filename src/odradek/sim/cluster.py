@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Keep
 from odradek.sim.history import History
-from odradek.sim.loop import Life
+from odradek.sim.loop import Life, whose_turn
 from odradek.sim.machine import Machine, MakeNode, Surroundings, make_node
 from odradek.sim.network import SimulatedNetwork
 from odradek.sim.trace import Trace
@@ -102,4 +102,6 @@ class TraceLog(logging.Handler):
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._trace.note("log", f"{record.levelname} {record.getMessage()}")
+        life = whose_turn()
+        who = "log" if life is None else life.machine
+        self._trace.note(who, f"{record.levelname} {record.getMessage()}")

@@ -47,6 +47,11 @@ class Device:
             at.entries[name] = at.device[name] = directory
             at = directory
 
+    def settle(self) -> None:
+        """Everything that is written so far survives whatever comes."""
+        for _, entry in list(_walk(self.root, "")):
+            entry.sync()
+
     def attach(self, life: Life) -> SimulatedDisk:
         """The disk as one node sees it for as long as it lives."""
         return SimulatedDisk(self, life)

@@ -213,7 +213,15 @@ class LeaderKnown:
     life: int
     epoch: int
     leader_id: int
-    voter: bool
+
+
+@value
+class Promised:
+    """A node has put on its device which epoch it is in, and whom it votes for in it (-1: nobody, or nobody yet)."""
+
+    node_id: int
+    epoch: int
+    voted_id: int
 
 
 @value
@@ -276,7 +284,9 @@ class QuorumSettled:
 
 
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
-QuorumEvent: TypeAlias = LeaderKnown | Committed | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
+QuorumEvent: TypeAlias = (
+    LeaderKnown | Promised | Committed | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
+)
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
 Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent
 

@@ -23,6 +23,11 @@ ArgumentTs = TypeVarTuple("ArgumentTs")
 _life: contextvars.ContextVar[Life] = contextvars.ContextVar("odradek-simulated-life")
 
 
+def whose_turn() -> Life | None:
+    """The life whose code runs now; None while it is the simulator's own."""
+    return _life.get(None)
+
+
 class Crashed(BaseException):
     """Unwinds the code of a node that crashed in the middle of a call; nothing catches it but the simulator."""
 
@@ -34,8 +39,9 @@ class Deadlock(Exception):
 class Life:
     """One run of one node, from its start to its stop or crash; all it schedules carries it along."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, machine: str = "") -> None:
         self.name = name
+        self.machine = machine or name
         self.alive = True
         self.context = contextvars.copy_context()
         self.context.run(_life.set, self)

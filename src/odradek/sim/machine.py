@@ -74,7 +74,7 @@ class Machine:
         self.is_up = False
         self._around = around
         self._loop = around.loop
-        self._make_node = make_node
+        self.make_node = make_node
         self._ended = asyncio.Event()
 
     @property
@@ -88,7 +88,7 @@ class Machine:
         self.gave_up = False
         self._ended = asyncio.Event()
         self.internet.regain_power(self.name)
-        life = self.life = Life(f"{self.name} life {self.lives}")
+        life = self.life = Life(f"{self.name} life {self.lives}", self.name)
         world = World(
             clock=self.clock,
             entropy=SimulatedEntropy(self._around.draw(f"{self.name} entropy {self.lives}")),
@@ -97,7 +97,7 @@ class Machine:
             workers=SimulatedWorkers(life, self._around.draw(f"{self.name} workers {self.lives}")),
         )
         self.trace.note(self.name, f"starts, life {self.lives}")
-        node = self.node = self._make_node(load(self.properties, host_name=self.name), world)
+        node = self.node = self.make_node(load(self.properties, host_name=self.name), world)
         node.on_failure = lambda failure: self._note_failure(life, failure)
         await self.in_life(node.start())
         self.trace.note(self.name, "is up")

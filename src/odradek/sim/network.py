@@ -50,12 +50,16 @@ class SimulatedWire:
         self._flight: deque[bytes | FileSlice] = deque()
         self._flight_bytes = 0
         self._delivering = False
+        self._largest = 2_048
+        """How much of the peer's buffer was ever used: so much of it, and as much again, is overwritten."""
         self._blocked = False
         self._reading = True
         self._finishing = False
         self._ended = False
         self._severed = False
         self.stalled_until_us = 0
+        self.asks = False
+        """Whether this is a node's end of a connection that it made to another."""
         self.silent = False
         """Whether this end went without a word, with its machine's power."""
         self.closed = False
@@ -72,10 +76,17 @@ class SimulatedWire:
         self.life.check()
         if self.closed:
             return
-        self._unsent.extend(parts)
-        self.unsent_bytes += sum(map(len, parts))
+        self._internet.calls += self.asks
         if self.peer.silent and self.peer.machine not in self._internet.dark:
             self._internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
+        count = sum(map(len, parts))
+        if self._flight_bytes + count <= self._window and not self._severed and not self._unsent and _is_plain(parts):
+            self._flight.append(b"".join(parts))  # type: ignore[arg-type]
+            self._flight_bytes += count
+            self._deliver_later()
+            return
+        self._unsent.extend(parts)
+        self.unsent_bytes += count
         if not self._blocked:
             self._leave()
             self._blocked = bool(self._unsent)
@@ -214,22 +225,29 @@ class SimulatedWire:
         view = owner.buffer()
         assert len(view), "a wire's owner offered no room"
         most = min(len(view), self._flight_bytes)
-        draw = self._internet.random
-        count = most if draw() < 0.6 else 1 + int(draw() * most)
+        internet = self._internet
+        draw = internet.random
+        count = most if draw() < internet.whole else 1 + int(draw() * most)
         data = self._take(count)
         if data is None:
             return
-        spoilt = view[: len(_POISON)]
+        self._largest = max(self._largest, count)
+        spoilt = view[: min(2 * self._largest, len(_POISON))]
         spoilt[:] = _POISON[: len(spoilt)]
         view[:count] = data
-        self._internet.trace.note(self.name, f"{count} bytes")
+        internet.trace.note(self.name, f"{count} bytes")
         owner.received(count)
-        if not self.closed:
-            self._internet.loop.call_soon(self._left, context=self.life.context)
-        self._deliver_later()
+        if (self._unsent or self._blocked) and not self.closed:
+            internet.loop.call_soon(self._left, context=self.life.context)
+        if self._flight or self._ended:
+            self._deliver_later()
 
     def _take(self, count: int) -> bytes | None:
         """The next bytes of what is under way; None if a file no longer holds them, which costs the connection."""
+        first = self._flight[0]
+        if len(first) == count and isinstance(first, bytes):
+            self._flight_bytes -= count
+            return self._flight.popleft()  # type: ignore[return-value]
         pieces = []
         while count:
             part = self._flight.popleft()
@@ -250,6 +268,10 @@ class SimulatedWire:
             self._flight_bytes -= len(part)
             pieces.append(data)
         return b"".join(pieces)
+
+
+def _is_plain(parts: Sequence[Part]) -> bool:
+    return not any(isinstance(part, FileSlice) for part in parts)
 
 
 class SimulatedListening:
@@ -274,6 +296,8 @@ class Internet:
         self.trace = trace
         self.listeners: dict[tuple[str, int], SimulatedListening] = {}
         self.wires: list[SimulatedWire] = []
+        self.whole = 0.6
+        """How often what is under way arrives all at once, if there is room for it."""
         self.stalled_until_us = 0
         self.cuts: dict[tuple[str, str], int] = {}
         """How many cuts there are between one machine and another, by direction."""
@@ -281,7 +305,9 @@ class Internet:
         """How much longer everything takes to and from a machine, at most."""
         self.dark: dict[str, None] = {}
         """Machines without power."""
-        self.delivered = 0
+        self.machines: dict[str, None] = {}
+        """Those on which nodes run; what they ask each other is counted."""
+        self.calls = 0
         self._next_port = _FIRST_FREE_PORT
 
     def attach(self, machine: str, life: Life) -> SimulatedNetwork:
@@ -353,7 +379,6 @@ class Internet:
             if machine in self.slow_us:
                 delay += int(self.random() * self.slow_us[machine])
         when = max(self.loop.now_us, self.stalled_until_us, wire.stalled_until_us) + delay
-        self.delivered += 1
         self.loop.call_at_us(when, callback, context=wire.peer.life.context)
 
     def _delay(self) -> int:
@@ -398,6 +423,7 @@ class SimulatedNetwork:
         near = SimulatedWire(internet, self.life, self.machine, host, window)
         far = SimulatedWire(internet, there.life, there.machine, self.machine, window)
         near.peer, far.peer = far, near
+        near.asks = self.machine in internet.machines
         internet.wires += (near, far)
         internet.trace.note(near.name, f"connected to port {port}")
         internet.loop.call_soon(lambda: far.start(listening.accept(far)), context=there.life.context)

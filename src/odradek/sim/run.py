@@ -1,4 +1,4 @@
-"""Play one seed: start a node, let clients work and faults happen, then judge.
+"""Play one seed: start what the scenario wants, let clients work and faults happen, then judge.
 
 `python -m odradek.sim.run --seed 7 --trace` shows everything that happened, one line each.
 """
@@ -11,18 +11,20 @@ import gc
 import logging
 import random
 import sys
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from odradek.sim import checkers, groups
+from odradek.sim import checkers, groups, quorum
 from odradek.sim.cluster import Cluster, TraceLog
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
-from odradek.sim.history import Acknowledged, CommitAcknowledged, History, Partition, Read
+from odradek.sim.history import Acknowledged, ChangeAnswered, CommitAcknowledged, History, Partition, Read
 from odradek.sim.loop import Deadlock
 from odradek.sim.machine import MakeNode, make_node
 from odradek.sim.producer import Producer
+from odradek.sim.trace import Trace
 from odradek.sim.workload import DURABLE_TOPICS, create_topics
 from odradek.values import value
 
@@ -56,13 +58,25 @@ class Outcome:
 
     seed: int
     broken: tuple[str, ...]
-    marks: dict[str, int]
     acknowledged: int
-    """Records, or commits."""
+    """Records, commits, or changes of metadata."""
     simulated_s: float
     steps: int
-    digest: str
-    lines: list[str]
+    calls: int
+    """Requests that nodes sent each other."""
+    trace: Trace
+
+    @property
+    def marks(self) -> dict[str, int]:
+        return self.trace.marks
+
+    @property
+    def digest(self) -> str:
+        return self.trace.digest()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.trace.lines
 
 
 def play(
@@ -74,16 +88,15 @@ def play(
     lies_about: str | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Outcome:
-    """One run, of `logs` or of `groups`. Nothing outside the seed and these arguments may change what happens in it.
+    """One run of a scenario. Nothing outside the seed and these arguments may change what happens in it.
 
     `power` says whether power may be lost (half of the seeds, if not told). A disk that lies about the syncs of some
     paths is for trying the checkers: it must not go unnoticed then.
     """
     if power is None:
         power = random.Random(f"{seed}/power").random() < 0.5
-    history = History(groups.durable_topics(power=power) if scenario == "groups" else DURABLE_TOPICS)
-    properties = groups.properties(power=power) if scenario == "groups" else {}
-    cluster = Cluster(seed, history, make_node, properties=properties)
+    cluster = _cluster(seed, scenario, make_node, power=power)
+    history = cluster.history
     for machine in cluster.machines.values():
         machine.device.lies_about = lies_about
     handler = TraceLog(cluster.trace)
@@ -105,21 +118,34 @@ def play(
     broken += cluster.loop.failures
     if not broken:
         broken += checkers.check(history)
-    acknowledged = sum(
-        len(event.records) if isinstance(event, Acknowledged) else isinstance(event, CommitAcknowledged)
-        for event in history.events
-    )
     for line in broken:
         cluster.trace.note("verdict", line)
     return Outcome(
         seed,
         tuple(broken),
-        cluster.trace.marks,
-        acknowledged,
+        _acknowledged(history),
         cluster.loop.time(),
         cluster.loop.steps,
-        cluster.trace.digest(),
-        cluster.trace.lines,
+        cluster.internet.calls,
+        cluster.trace,
+    )
+
+
+def _cluster(seed: int, scenario: str, make_node: MakeNode, *, power: bool) -> Cluster:
+    if scenario == "quorum":
+        return quorum.QuorumCluster(seed, History(()))
+    if scenario == "groups":
+        history = History(groups.durable_topics(power=power))
+        return Cluster(seed, history, make_node, properties=groups.properties(power=power))
+    return Cluster(seed, History(DURABLE_TOPICS), make_node)
+
+
+def _acknowledged(history: History) -> int:
+    return sum(
+        len(event.records)
+        if isinstance(event, Acknowledged)
+        else isinstance(event, CommitAcknowledged | ChangeAnswered)
+        for event in history.events
     )
 
 
@@ -174,7 +200,11 @@ def _mark_duplicates(cluster: Cluster) -> None:
             cluster.trace.mark("duplicate answered")
 
 
-_SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"logs": _play_logs, "groups": groups.scenario}
+_SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "logs": _play_logs,
+    "groups": groups.scenario,
+    "quorum": quorum.scenario,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -183,13 +213,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other (default: 1)")
     parser.add_argument("--scenario", choices=sorted(_SCENARIOS), default="logs", help="what is played (default: logs)")
     parser.add_argument("--trace", action="store_true", help="print every line of what happened")
+    parser.add_argument("--quiet", action="store_true", help="print only seeds that broke something, and a sum")
     options = parser.parse_args(arguments)
-    failed = False
+    failed = 0
+    simulated_s = calls = 0.0
+    met: dict[str, int] = {}
+    began = time.process_time()
     for seed in range(options.seed, options.seed + options.count):
         outcome = play(seed, options.scenario)
-        failed |= bool(outcome.broken)
-        _print(outcome, trace=options.trace)
-    return int(failed)
+        failed += bool(outcome.broken)
+        simulated_s += outcome.simulated_s
+        calls += outcome.calls
+        for state, count in outcome.marks.items():
+            met[state] = met.get(state, 0) + count
+        if not options.quiet or outcome.broken:
+            _print(outcome, trace=options.trace)
+    if options.count > 1:
+        cpu_s = time.process_time() - began
+        sys.stdout.write(
+            f"{options.count} seeds of {options.scenario}, {failed} broken; {simulated_s / cpu_s:.0f} simulated "
+            f"seconds and {calls / cpu_s:.0f} calls between nodes per CPU second\n  met: {_told(met)}\n"
+        )
+    return int(failed > 0)
 
 
 def _print(outcome: Outcome, *, trace: bool) -> None:
@@ -198,14 +243,18 @@ def _print(outcome: Outcome, *, trace: bool) -> None:
         out.writelines(f"{line}\n" for line in outcome.lines)
     out.write(
         f"seed {outcome.seed}: {outcome.acknowledged} acknowledged in {outcome.simulated_s:.1f} simulated seconds "
-        f"and {outcome.steps} steps, digest {outcome.digest}\n"
+        f"with {outcome.calls} calls between nodes and {outcome.steps} steps, digest {outcome.digest}\n"
     )
-    out.write("  met: " + ", ".join(f"{state} ×{count}" for state, count in sorted(outcome.marks.items())) + "\n")
+    out.write(f"  met: {_told(outcome.marks)}\n")
     for line in outcome.broken:
         out.write(f"  BROKEN: {line}\n")
     if not outcome.broken:
         out.write("  every promise held\n")
     out.flush()
+
+
+def _told(met: dict[str, int]) -> str:
+    return ", ".join(f"{state} ×{count}" for state, count in sorted(met.items()))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from odradek.sim.loop import Life
+from odradek.sim.loop import Life, SimulatedLoop
 
 ResultT = TypeVar("ResultT")
 
@@ -19,7 +19,7 @@ class SimulatedWorkers:
     """A job runs whole, some time after it was handed over, and its result arrives some time after that.
 
     Other code may run before the job and again between the job and its result, which is all that real threads can do to
-    code that shares nothing with them.
+    code that shares nothing with them. As a real thread's, a job runs also when nobody waits for it any more.
     """
 
     def __init__(self, life: Life, draw: random.Random) -> None:
@@ -28,15 +28,26 @@ class SimulatedWorkers:
 
     async def run(self, job: Callable[[], ResultT]) -> ResultT:
         self._life.check()
-        await self._pass_time()
-        try:
-            result = job()
-        except Exception:
-            await self._pass_time()
-            raise
-        await self._pass_time()
-        return result
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        result: asyncio.Future[ResultT] = loop.create_future()
+        self._later(loop, self._work, loop, job, result)
+        return await result
 
-    async def _pass_time(self) -> None:
-        bound = SLOWEST_US if self._draw.random() < 0.1 else SLOWEST_US // 10
-        await asyncio.sleep(self._draw.randrange(1, bound) / 1_000_000)
+    def _work(self, loop: SimulatedLoop, job: Callable[[], ResultT], result: asyncio.Future[ResultT]) -> None:
+        try:
+            done = job()
+        except Exception as failure:  # noqa: BLE001 - whoever waits for the job gets it
+            self._later(loop, _settle, result.set_exception, result, failure)
+        else:
+            self._later(loop, _settle, result.set_result, result, done)
+
+    def _later(self, loop: SimulatedLoop, step: Callable[..., None], *arguments: Any) -> None:
+        draw = self._draw.random
+        delay = 1 + int(draw() * (SLOWEST_US if draw() < 0.1 else SLOWEST_US // 10))
+        loop.call_at_us(loop.now_us + delay, step, *arguments, context=self._life.context)
+
+
+def _settle(settle: Callable[[Any], None], result: asyncio.Future[Any], outcome: Any) -> None:
+    if not result.done():
+        settle(outcome)

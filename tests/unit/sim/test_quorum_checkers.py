@@ -26,6 +26,7 @@ from odradek.sim.checkers import (
     epochs_forward,
     fenced_leads_nothing,
     one_leader,
+    one_vote,
     producer_ids_once,
     quorum_settles,
     unfenced_knows_itself,
@@ -42,6 +43,7 @@ from odradek.sim.history import (
     NodeView,
     PowerLost,
     ProducerIdGiven,
+    Promised,
     QuorumSettled,
 )
 
@@ -67,8 +69,8 @@ def committed(node_id: int, offset: int, *records: Message, life: int = 1, crc: 
     return Committed(node_id, life, (Batch(offset, offset, epoch, crc),), image(offset, *records))
 
 
-def leader(node_id: int, epoch: int, leader_id: int, *, life: int = 1, voter: bool = True) -> LeaderKnown:
-    return LeaderKnown(node_id, life, epoch, leader_id, voter)
+def leader(node_id: int, epoch: int, leader_id: int, *, life: int = 1) -> LeaderKnown:
+    return LeaderKnown(node_id, life, epoch, leader_id)
 
 
 def broker(broker_id: int, epoch: int, *, fenced: bool = False) -> RegisterBrokerRecord:
@@ -112,12 +114,17 @@ def test_an_epoch_has_one_leader() -> None:
     ]
 
 
-def test_a_voter_remembers_its_epoch_for_ever_and_an_observer_while_it_lives() -> None:
-    good = (leader(1, 4, -1), leader(9, 4, 1, voter=False), leader(9, 2, -1, voter=False, life=2), PowerLost("n1"))
-    assert epochs_forward.check(history(*good, leader(1, 4, -1, life=2))) == []
+def test_a_node_remembers_the_epoch_it_wrote_down_and_while_it_lives_the_one_it_knows() -> None:
+    good = (leader(1, 4, -1), Promised(1, 4, 2), leader(1, 5, -1), leader(9, 4, 1), PowerLost("n1"))
+    assert epochs_forward.check(history(*good, leader(1, 4, -1, life=2), leader(9, 3, -1, life=2))) == []
     assert epochs_forward.check(history(*good, leader(1, 3, -1, life=2))) == ["node 1 went back from epoch 4 to 3"]
-    back = leader(9, 1, -1, voter=False, life=2)
-    assert epochs_forward.check(history(*good, back)) == ["node 9 went back from epoch 2 to 1"]
+    assert epochs_forward.check(history(*good, leader(9, 3, -1))) == ["node 9 went back from epoch 4 to 3"]
+
+
+def test_a_node_votes_once_in_an_epoch() -> None:
+    good = (Promised(1, 4, -1), Promised(1, 4, 2), Promised(1, 4, -1), Promised(1, 5, 3), Promised(2, 4, 3))
+    assert one_vote.check(history(*good, Promised(1, 4, 2))) == []
+    assert one_vote.check(history(*good, Promised(1, 4, 3))) == ["node 1 voted for 2 and for 3 in epoch 4"]
 
 
 def test_epochs_on_record_do_not_go_back() -> None:

@@ -1,13 +1,12 @@
 """Epochs never go back: neither those of the quorum, as each node knows them, nor any that metadata records.
 
-A voter must not forget an epoch in a crash either, or it could vote in it twice; an observer may, for nobody counts on
-what it knows.
+What was put on a device must not be forgotten in a crash either, or a node could vote twice in one epoch.
 """
 
 from __future__ import annotations
 
 from odradek.sim import facts
-from odradek.sim.history import Committed, History, LeaderKnown
+from odradek.sim.history import Committed, History, LeaderKnown, Promised
 
 
 def check(history: History) -> list[str]:
@@ -16,14 +15,16 @@ def check(history: History) -> list[str]:
 
 def _of_nodes(history: History) -> list[str]:
     known: dict[tuple[int, int], int] = {}
+    promised: dict[int, int] = {}
     broken = []
     for event in history.events:
         if isinstance(event, LeaderKnown):
-            whose = event.node_id, -1 if event.voter else event.life
-            before = known.get(whose, -1)
+            before = max(known.get((event.node_id, event.life), -1), promised.get(event.node_id, -1))
             if event.epoch < before:
                 broken.append(f"node {event.node_id} went back from epoch {before} to {event.epoch}")
-            known[whose] = event.epoch
+            known[event.node_id, event.life] = event.epoch
+        elif isinstance(event, Promised):
+            promised[event.node_id] = max(event.epoch, promised.get(event.node_id, -1))
     return broken
 
 

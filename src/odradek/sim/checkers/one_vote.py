@@ -1,0 +1,18 @@
+"""A node votes once in an epoch, whatever happens to it meanwhile."""
+
+from __future__ import annotations
+
+from odradek.sim.history import History, Promised
+
+NOBODY = -1
+
+
+def check(history: History) -> list[str]:
+    votes: dict[tuple[int, int], int] = {}
+    broken = []
+    for event in history.events:
+        if isinstance(event, Promised) and event.voted_id != NOBODY:
+            first = votes.setdefault((event.node_id, event.epoch), event.voted_id)
+            if first != event.voted_id:
+                broken.append(f"node {event.node_id} voted for {first} and for {event.voted_id} in epoch {event.epoch}")
+    return broken

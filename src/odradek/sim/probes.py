@@ -1,0 +1,75 @@
+"""What a node comes to know of the quorum, noted in the history as it does: hooks that exist in the simulation only."""
+
+from __future__ import annotations
+
+from odradek.ids import Offset
+from odradek.metadata.image import Changes, Image
+from odradek.metadata.raft.quorum_state import QuorumState
+from odradek.metadata.raft.voters import Membership
+from odradek.ports import World
+from odradek.protocol.records.batch import read_header
+from odradek.server.config import NodeConfig
+from odradek.server.directories import Identity
+from odradek.server.node import Node
+from odradek.server.quorum import Quorum
+from odradek.sim.history import Batch, Committed, LeaderKnown, Promised
+from odradek.sim.machine import Machine
+
+
+class QuorumProbe:
+    """Looks over the shoulder of one node's quorum, from before it starts to the end of its life."""
+
+    def __init__(self, machine: Machine, quorum: Quorum, *, node_id: int) -> None:
+        self._machine = machine
+        self._history = machine.history
+        self._quorum = quorum
+        self._node_id = node_id
+        self._life = machine.lives
+        self._known = (-1, -1)
+        self._noted_offset = -1
+        self._on_commit = quorum.on_commit
+        self._on_leader = quorum.on_leader
+        quorum.on_commit = self._committed
+        quorum.on_leader = self._leader_known
+        self._write_state = quorum.log.write_state
+        quorum.log.write_state = self._promised  # type: ignore[method-assign]
+
+    def _leader_known(self) -> None:
+        quorum = self._quorum
+        known = quorum.epoch, quorum.leader_id
+        if known != self._known:
+            self._known = known
+            self._machine.trace.note(self._machine.name, f"knows epoch {known[0]}, led by {known[1]}")
+            self._history.add(LeaderKnown(self._node_id, self._life, *known))
+        self._on_leader()
+
+    def _promised(self, state: QuorumState, membership: Membership) -> None:
+        self._write_state(state, membership)
+        self._history.add(Promised(self._node_id, state.leader_epoch, state.voted_id))
+
+    async def _committed(self, image: Image, changes: Changes) -> None:
+        batches = self._batches(image.provenance.offset)
+        name = self._machine.name
+        self._machine.trace.note(name, f"has committed up to {image.provenance.offset} of {image.provenance.epoch}")
+        self._history.add(Committed(self._node_id, self._life, batches, image))
+        await self._on_commit(image, changes)
+
+    def _batches(self, last_offset: int) -> tuple[Batch, ...]:
+        """Those that the log holds and that were not noted yet, by their headers."""
+        log = self._quorum.log
+        start_offset = max(self._noted_offset + 1, log.log_start_offset)
+        self._noted_offset = last_offset
+        headers = (read_header(batch) for batch in log.batches(Offset(start_offset), Offset(last_offset + 1)))
+        return tuple(Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each in headers)
+
+
+class ProbedNode(Node):
+    """A node whose quorum is looked at."""
+
+    def __init__(self, machine: Machine, config: NodeConfig, world: World) -> None:
+        super().__init__(config, world, poison_buffers=True)
+        self._machine = machine
+
+    def _open_quorum(self, identity: Identity) -> None:
+        super()._open_quorum(identity)
+        QuorumProbe(self._machine, self.quorum, node_id=self.node_id)

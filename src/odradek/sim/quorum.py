@@ -1,0 +1,293 @@
+"""A run of a cluster: nodes agree on metadata while they crash, stall and lose sight of each other."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+
+from odradek.ids import NodeId, Uuid
+from odradek.metadata.raft.voters import Voter
+from odradek.metadata.uuids import random_uuid
+from odradek.server.config import load
+from odradek.server.directories import format_directories
+from odradek.sim.checkers.quorum_settles import unsettled
+from odradek.sim.cluster import HASTE, Cluster
+from odradek.sim.entropy import SimulatedEntropy
+from odradek.sim.history import ChangeAnswered, Committed, History, LeaderKnown, NodeView, QuorumSettled
+from odradek.sim.loop import Life
+from odradek.sim.machine import Machine
+from odradek.sim.metadata_workload import MetadataClient
+from odradek.sim.probes import ProbedNode
+from odradek.sim.quorum_faults import QuorumFaults
+from odradek.sim.voter_changes import Controller, VoterChanges
+from odradek.values import value
+
+STATES = (
+    "election",
+    "leader resigned",
+    "pre-vote refused",
+    "snapshot fetched",
+    "truncation after divergence",
+    "voter added",
+    "voter removed",
+    "fenced",
+    "unfenced",
+    "process crash",
+    "power loss",
+    "power loss took data",
+    "all nodes crashed",
+    "crash inside a write",
+    "crash before a change of names",
+    "clean restart",
+    "process held",
+    "process slowed",
+    "network slowed",
+    "nodes cut off",
+    "cluster split",
+    "one way cut",
+    "connection cut",
+    "connection stalled",
+    "clock set",
+    "static voters",
+    "dynamic voters",
+    "roles together",
+    "roles apart",
+)
+"""What a set of seeds must have met to prove anything about a quorum."""
+
+CLUSTER_ID = "c2ltdWxhdGlvbi1ydW4tMQ"
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+RUN_S = 45.0
+"""Within which faults begin; with the time to settle and what comes then, a run takes a minute or more."""
+SETTLE_S = 60.0
+"""How long a cluster may take to be whole again when nothing goes wrong any more."""
+SHORTEST_S = 60.0
+
+
+@value
+class Shape:
+    """How many nodes of which kind."""
+
+    combined: int = 0
+    controllers: int = 0
+    brokers: int = 0
+    candidates: int = 0
+    """Controllers that are no voters at first; in a dynamic quorum only."""
+    dynamic: bool = False
+
+
+SHAPES = (
+    Shape(combined=3),
+    Shape(combined=3, dynamic=True),
+    Shape(controllers=3, brokers=2),
+    Shape(controllers=3, brokers=1, candidates=1, dynamic=True),
+    Shape(combined=3, brokers=1),
+    Shape(combined=3, candidates=1, dynamic=True),
+    Shape(combined=5),
+    Shape(controllers=1, brokers=1, candidates=2, dynamic=True),
+)
+
+
+@value
+class Member:
+    """A node of the cluster."""
+
+    node_id: int
+    roles: str
+    voter: bool
+
+    @property
+    def name(self) -> str:
+        return f"node-{self.node_id}"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+
+def members(shape: Shape) -> list[Member]:
+    kinds = (
+        (shape.combined, "broker,controller", True),
+        (shape.brokers, "broker", False),
+        (shape.controllers, "controller", True),
+        (shape.candidates, "controller", False),
+    )
+    found: list[Member] = []
+    for count, roles, voter in kinds:
+        found += [Member(len(found) + 1 + number, roles, voter) for number in range(count)]
+    return found
+
+
+class QuorumCluster(Cluster):
+    """Machines formatted as a cluster's, with probes on their nodes."""
+
+    def __init__(self, seed: int, history: History) -> None:
+        draw = random.Random(f"{seed}/shape")
+        self.shape = draw.choice(SHAPES)
+        self.members = {member.name: member for member in members(self.shape)}
+        super().__init__(seed, history, machines=_properties(self.shape, list(self.members.values()), draw))
+        voters = _voters(list(self.members.values()), self.draw("directory ids")) if self.shape.dynamic else None
+        self.controllers: dict[int, Controller] = {}
+        """All that are or may become voters."""
+        for name, machine in self.machines.items():
+            member = self.members[name]
+            machine.power_is_silent = True
+            machine.make_node = functools.partial(ProbedNode, machine)
+            directory_id = _format(machine, voters, SimulatedEntropy(self.draw(f"{name} format")))
+            if member.is_controller:
+                self.controllers[member.node_id] = Controller(member.node_id, name, CONTROLLER_PORT, directory_id)
+            self.internet.machines[name] = None
+        self.trace.mark("dynamic voters" if self.shape.dynamic else "static voters")
+        self.trace.mark("roles together" if self.shape.combined else "roles apart")
+
+    def leader(self) -> Machine | None:
+        """Who leads the quorum, as far as it knows itself; of several the one with the newest epoch."""
+        led = [
+            (machine.node.quorum.epoch, machine)
+            for machine in self.machines.values()
+            if machine.is_up and machine.node is not None and machine.node.quorum.is_active
+        ]
+        return max(led, key=lambda each: each[0])[1] if led else None
+
+    def views(self) -> tuple[NodeView, ...]:
+        """Every node, and what it knows."""
+        found = []
+        for name, machine in self.machines.items():
+            member = self.members[name]
+            if machine.is_up and machine.node is not None:
+                quorum = machine.node.quorum
+                seen = NodeView(
+                    member.node_id, member.is_broker, True, quorum.leader_id, quorum.epoch, machine.node.image
+                )
+            else:
+                alive = machine.life is not None and machine.life.alive
+                seen = NodeView(member.node_id, member.is_broker, alive, -1, -1, None)
+            found.append(seen)
+        return tuple(found)
+
+    def addresses(self) -> list[str]:
+        return [f"{member.name}:{BROKER_PORT}" for member in self.members.values() if member.is_broker]
+
+
+def _properties(shape: Shape, nodes: list[Member], draw: random.Random) -> dict[str, dict[str, str]]:
+    """What nodes wait for is shortened, and limits are small, so that a minute has more to offer."""
+    shared = HASTE | {
+        "log.dirs": "/data",
+        "controller.listener.names": "CONTROLLER",
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
+        "metadata.log.max.record.bytes.between.snapshots": draw.choice(("2500", "6000", "20971520")),
+        "metadata.max.retention.bytes": "1",
+        "controller.quorum.fetch.max.bytes": draw.choice(("1", "400", "1048576")),
+        "controller.quorum.fetch.snapshot.max.bytes": draw.choice(("700", "1048576")),
+    }
+    controllers = [node for node in nodes if node.is_controller]
+    if shape.dynamic:
+        servers = ",".join(f"{node.name}:{CONTROLLER_PORT}" for node in controllers if node.voter)
+        shared["controller.quorum.bootstrap.servers"] = servers
+    else:
+        voters = ",".join(f"{node.node_id}@{node.name}:{CONTROLLER_PORT}" for node in controllers)
+        shared["controller.quorum.voters"] = voters
+    return {
+        node.name: shared
+        | {"process.roles": node.roles, "node.id": str(node.node_id), "listeners": ",".join(_listeners(node))}
+        for node in nodes
+    }
+
+
+def _listeners(node: Member) -> list[str]:
+    broker = [f"PLAINTEXT://{node.name}:{BROKER_PORT}"] if node.is_broker else []
+    return broker + ([f"CONTROLLER://{node.name}:{CONTROLLER_PORT}"] if node.is_controller else [])
+
+
+def _voters(nodes: list[Member], draw: random.Random) -> tuple[Voter, ...]:
+    entropy = SimulatedEntropy(draw)
+    return tuple(
+        Voter(NodeId(node.node_id), node.name, CONTROLLER_PORT, random_uuid(entropy)) for node in nodes if node.voter
+    )
+
+
+def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: SimulatedEntropy) -> Uuid:
+    """As an administrator does before the first start; no crash takes it back. Which id the directory got."""
+    config = load(machine.properties, host_name=machine.name)
+    plan = format_directories(
+        config,
+        machine.device.attach(Life(f"{machine.name} format")),
+        entropy,
+        now_ms=machine.clock.now_ms(),
+        cluster_id=CLUSTER_ID,
+        unformatted=("/data",),
+        initial_controllers=voters,
+    )
+    machine.device.settle()
+    return plan.directories[0].directory_id
+
+
+async def scenario(cluster: Cluster, *, power: bool) -> None:
+    assert isinstance(cluster, QuorumCluster)
+    draw = cluster.draw("scenario")
+    faults = QuorumFaults(cluster, power=power, leader=cluster.leader)
+    for machine in cluster.machines.values():
+        faults.start(machine)
+    clients = [
+        MetadataClient(cluster, f"client-{number}", cluster.addresses(), pause_s=draw.choice((0.5, 1.0, 3.0)))
+        for number in range(draw.choice((1, 2)))
+    ]
+    working = [asyncio.create_task(client.run()) for client in clients]
+    if cluster.shape.candidates:
+        changes = VoterChanges(cluster, cluster.addresses(), cluster.controllers)
+        working.append(asyncio.create_task(changes.run()))
+    await asyncio.sleep(draw.random() * 4)
+    await faults.run(draw.randrange(3, 9), RUN_S)
+    await settle(cluster)
+    left_s = SHORTEST_S - cluster.loop.time()
+    if left_s > 0:
+        await asyncio.sleep(left_s)
+    for task in working:
+        task.cancel()
+    await asyncio.gather(*working, return_exceptions=True)
+    if len(cluster.machines) > 1 and draw.random() < 0.5:
+        await cluster.machines[draw.choice(list(cluster.machines))].crash("process")
+        await settle(cluster)
+    _mark_states(cluster)
+
+
+async def settle(cluster: QuorumCluster) -> None:
+    """Wait until the cluster is whole, or for as long as that may take; note how it stands."""
+    began = cluster.loop.time()
+    while True:
+        await asyncio.sleep(0.5)
+        views = cluster.views()
+        waited_s = cluster.loop.time() - began
+        if not unsettled(views) or waited_s > SETTLE_S:
+            cluster.trace.note(
+                "cluster", f"is settled after {waited_s:.1f} s" if not unsettled(views) else "is not settled"
+            )
+            cluster.history.add(QuorumSettled(views, waited_s))
+            return
+
+
+def _mark_states(cluster: QuorumCluster) -> None:
+    """What became of the quorum, as its nodes saw it."""
+    trace = cluster.trace
+    led: dict[int, int] = {}
+    fenced: dict[int, bool] = {}
+    newest = -1
+    for event in cluster.history.events:
+        if isinstance(event, LeaderKnown) and event.leader_id == event.node_id and event.epoch not in led:
+            led[event.epoch] = event.leader_id
+            trace.mark("election")
+        elif isinstance(event, Committed) and event.image.provenance.offset > newest:
+            newest = event.image.provenance.offset
+            for broker in event.image.cluster.brokers.values():
+                if fenced.get(broker.broker_id, True) != broker.fenced:
+                    trace.mark("fenced" if broker.fenced else "unfenced")
+                fenced[broker.broker_id] = broker.fenced
+        elif isinstance(event, ChangeAnswered):
+            trace.mark("change answered")

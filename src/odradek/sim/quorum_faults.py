@@ -1,0 +1,250 @@
+"""What goes wrong among several machines: crashes, held and slow processes, cuts, clocks; in turn or at once.
+
+A fault begins, lasts and ends by itself, so that several may last at once. Crashes may take any number of nodes: what
+counts was synced before it counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+
+from odradek.sim.cluster import Cluster
+from odradek.sim.disk import Keep
+from odradek.sim.machine import Gone, Machine
+
+LONGEST_PAUSE_S = 8.0
+STRIKE_PATIENCE_S = 6.0
+LONGEST_HOLD_S = 14.0
+LONGEST_CUT_S = 15.0
+LONGEST_DOWN_S = 5.0
+
+Way = tuple[str, str]
+
+
+class QuorumFaults:
+    """A number of faults, drawn from the seed."""
+
+    def __init__(self, cluster: Cluster, *, power: bool, leader: Callable[[], Machine | None]) -> None:
+        """`leader` is who leads the quorum now: it is struck more often than chance would have it."""
+        self._cluster = cluster
+        self._trace = cluster.trace
+        self._machines = list(cluster.machines.values())
+        self._power = power
+        self._leader = leader
+        self._draw = cluster.draw("faults")
+        self._struck: list[Machine] = []
+        """Machines that somebody has plans with already."""
+        self._released = asyncio.Event()
+        self.kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (5, self._kill),
+            (1, self._kill_all),
+            (4, self._strike),
+            (2, self._restart),
+            (4, self._hold),
+            (2, self._slow_process),
+            (1, self._slow_network),
+            (3, self._isolate),
+            (2, self._split),
+            (2, self._cut_one_way),
+            (2, self._reset_connections),
+            (2, self._stall_connections),
+            (1, self._set_clock),
+        ]
+
+    async def run(self, count: int, longest_s: float) -> None:
+        """So many faults, begun within `longest_s` or as soon as there is somebody to strike; over when all are."""
+        begun: list[asyncio.Task[None]] = []
+        weights = [weight for weight, _ in self.kinds]
+        for _ in range(count):
+            await asyncio.sleep(self._draw.random() * 2 * longest_s / count)
+            if len(self._struck) == len(self._machines):
+                self._released.clear()
+                await self._released.wait()
+            ((_, fault),) = self._draw.choices(self.kinds, weights)
+            self._trace.mark("fault")
+            begun.append(asyncio.ensure_future(fault()))
+        await asyncio.gather(*begun)
+
+    # Nodes go and come back.
+
+    async def _kill(self) -> None:
+        machine = self._choose()
+        await machine.crash(self._keep())
+        await self._bring_back(machine)
+
+    async def _kill_all(self) -> None:
+        """All that nobody has plans with, within moments."""
+        machines = [machine for machine in self._machines if machine not in self._struck]
+        self._struck += machines
+        keep = self._keep()
+        for machine in machines:
+            await asyncio.sleep(self._draw.random() * 0.02)
+            await machine.crash(keep)
+        self._trace.mark("all nodes crashed")
+        await asyncio.gather(*(self._bring_back(machine) for machine in machines))
+
+    async def _strike(self) -> None:
+        """Let a node die in some change of its disk that is yet to come."""
+        machine = self._choose()
+        left = [self._draw.randrange(1, 40)]
+        struck = asyncio.Event()
+
+        def on_change(path: str, length: int) -> int | None:
+            left[0] -= 1
+            if left[0]:
+                return None
+            machine.device.on_change = None
+            struck.set()
+            self._trace.mark("crash inside a write" if length else "crash before a change of names")
+            return self._draw.randrange(length + 1)
+
+        machine.device.on_change = on_change
+        try:
+            async with asyncio.timeout(STRIKE_PATIENCE_S):
+                await struck.wait()
+        except TimeoutError:
+            machine.device.on_change = None
+            self._release(machine)
+            return
+        await machine.crash(self._keep())
+        await self._bring_back(machine)
+
+    async def _restart(self) -> None:
+        machine = self._choose()
+        if machine.is_up:
+            await machine.stop()
+        else:
+            await machine.crash("process")
+        await self._bring_back(machine)
+
+    async def _bring_back(self, machine: Machine) -> None:
+        """Start it again after a while; it need not be up when this fault is over."""
+        await asyncio.sleep(self._draw.random() ** 2 * LONGEST_DOWN_S)
+        self.start(machine)
+        self._release(machine)
+
+    def start(self, machine: Machine) -> None:
+        """Start a node without waiting for it: it may have to wait for others."""
+        task = asyncio.ensure_future(machine.start())
+        task.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), Gone):
+            self._cluster.loop.failures.append(f"a start failed: {task.exception()!r}")
+
+    # Nodes stay, but are not quite there.
+
+    async def _hold(self) -> None:
+        machine = self._choose()
+        machine.hold()
+        self._trace.mark("process held")
+        await asyncio.sleep(self._draw.random() ** 2 * LONGEST_HOLD_S)
+        machine.go_on()
+        self._release(machine)
+
+    async def _slow_process(self) -> None:
+        """Let a node run for a few moments at a time only."""
+        machine = self._choose()
+        self._trace.mark("process slowed")
+        end = self._cluster.loop.time() + self._draw.random() * LONGEST_HOLD_S
+        while self._cluster.loop.time() < end:
+            machine.hold()
+            await asyncio.sleep(self._draw.random() * 0.4)
+            machine.go_on()
+            await asyncio.sleep(self._draw.random() * 0.1)
+        self._release(machine)
+
+    async def _slow_network(self) -> None:
+        machine = self._draw.choice(self._machines)
+        slow_us = self._cluster.internet.slow_us
+        if machine.name in slow_us:
+            return
+        self._trace.mark("network slowed")
+        slow_us[machine.name] = self._draw.randrange(20_000, 600_000)
+        self._trace.note(machine.name, f"has a slow network: {slow_us[machine.name] / 1000:.0f} ms")
+        await asyncio.sleep(self._draw.random() * LONGEST_CUT_S)
+        del slow_us[machine.name]
+        self._trace.note(machine.name, "has a fast network again")
+
+    async def _set_clock(self) -> None:
+        machine = self._draw.choice(self._machines)
+        machine.clock.wall_offset_ms += self._draw.randrange(-100_000, 100_000)
+        self._trace.note(machine.name, f"has its clock set: {machine.clock.wall_offset_ms} ms off")
+        self._trace.mark("clock set")
+
+    # The way between nodes.
+
+    async def _isolate(self) -> None:
+        """One node hears from nobody else, or from some only, and nobody of it."""
+        machine = self._choose(claim=False)
+        others = [other for other in self._machines if other is not machine]
+        if self._draw.random() < 0.4 and len(others) > 1:
+            others = self._draw.sample(others, self._draw.randrange(1, len(others)))
+        await self._cut([way for other in others for way in _both_ways(machine, other)], "nodes cut off")
+
+    async def _split(self) -> None:
+        """Two sides that do not hear of each other."""
+        side = self._draw.sample(self._machines, self._draw.randrange(1, len(self._machines)))
+        others = [machine for machine in self._machines if machine not in side]
+        ways = [way for one, other in itertools.product(side, others) for way in _both_ways(one, other)]
+        await self._cut(ways, "cluster split")
+
+    async def _cut_one_way(self) -> None:
+        """A node hears the others and is not heard, or the other way round."""
+        machine = self._choose(claim=False)
+        ways = [(machine.name, other.name) for other in self._machines if other is not machine]
+        if self._draw.random() < 0.5:
+            ways = [(target, source) for source, target in ways]
+        await self._cut(ways, "one way cut")
+
+    async def _cut(self, ways: Sequence[Way], mark: str) -> None:
+        self._trace.mark(mark)
+        self._trace.note("network", f"is cut: {', '.join(f'{source}>{target}' for source, target in ways)}")
+        for way in ways:
+            self._cluster.internet.cut(*way)
+        await asyncio.sleep(self._draw.random() ** 2 * LONGEST_CUT_S)
+        self._trace.note("network", f"is healed: {', '.join(f'{source}>{target}' for source, target in ways)}")
+        for way in ways:
+            self._cluster.internet.heal(*way)
+        for wire in self._cluster.internet.open_wires():
+            if (wire.machine, wire.peer.machine) in ways and self._draw.random() < 0.2:
+                wire.reset()  # A firewall on the way has forgotten it.
+
+    async def _reset_connections(self) -> None:
+        for wire in self._cluster.internet.open_wires():
+            if self._draw.random() < 0.3:
+                wire.reset()
+                self._trace.mark("connection cut")
+
+    async def _stall_connections(self) -> None:
+        """Packets of some connections are lost for a while; others overtake them."""
+        for wire in self._cluster.internet.open_wires():
+            if self._draw.random() < 0.3:
+                wire.stall(self._draw.randrange(100_000, 6_000_000))
+                self._trace.mark("connection stalled")
+
+    # Whom.
+
+    def _choose(self, *, claim: bool = True) -> Machine:
+        """The leader as often as not; claimed, so that nobody else strikes it meanwhile."""
+        free = [machine for machine in self._machines if machine not in self._struck]
+        leader = self._leader()
+        chosen = leader if leader is not None and leader in free and self._draw.random() < 0.5 else None
+        if chosen is None:
+            chosen = self._draw.choice(free if claim else free or self._machines)
+        if claim:
+            self._struck.append(chosen)
+        return chosen
+
+    def _release(self, machine: Machine) -> None:
+        self._struck.remove(machine)
+        self._released.set()
+
+    def _keep(self) -> Keep:
+        return "power" if self._power and self._draw.random() < 0.5 else "process"
+
+
+def _both_ways(one: Machine, other: Machine) -> tuple[Way, Way]:
+    return (one.name, other.name), (other.name, one.name)

@@ -1,0 +1,68 @@
+"""The raft core alone under faults: one leader an epoch, what is committed stays; and planted faults are found out."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.raft_model import Broken, Model, Replica
+
+from odradek.ids import Offset
+from odradek.metadata.raft.core import Raft, Role
+from odradek.metadata.raft.progress import Progress
+from odradek.metadata.raft.quorum_state import QuorumState
+from odradek.metadata.raft.voters import ReplicaKey
+
+SEEDS = range(12)
+MUTANT_SEEDS = range(60)
+SIMULATED_MS = 20_000
+
+
+def model(seed: int) -> Model:
+    return Model(seed, replicas=5 if seed % 3 == 0 else 3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_holds(seed: int) -> None:
+    played = model(seed)
+    played.run(SIMULATED_MS)
+    assert len(played.leaders) > 10
+    assert played.truncations > 5
+    assert len(played.committed) > 200
+
+
+def first_broken() -> str:
+    """The first promise that some seed breaks, in words."""
+    for seed in MUTANT_SEEDS:
+        try:
+            model(seed).run(SIMULATED_MS)
+        except Broken as broken:
+            return str(broken)
+    return "nothing"
+
+
+def test_a_commit_counted_from_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count_all(self: Progress) -> Offset:
+        ends = sorted((self._end_of(voter) for voter in self.voters), reverse=True)
+        return Offset(ends[len(ends) // 2])
+
+    monkeypatch.setattr(Progress, "committed_end_offset", count_all)
+    assert first_broken() != "nothing"
+
+
+def test_a_vote_that_a_crash_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(self: Model, replica: Replica, state: QuorumState) -> QuorumState | None:
+        return replica.state if state.voted_id >= 0 else state
+
+    monkeypatch.setattr(Model, "persist", forget)
+    assert "went back from epoch" in first_broken()
+
+
+def test_a_vote_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    grants = Raft._grants
+
+    def generous(self: Raft, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
+        if not pre_vote and self.role is not Role.LEADER:
+            return up_to_date
+        return grants(self, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
+
+    monkeypatch.setattr(Raft, "_grants", generous)
+    assert "is led by" in first_broken()
