@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.cells import Cell, Metrics
+from bench.cluster_cells import ClusterCell
 from bench.measure import machine, median, today
 
 UNITS = {
@@ -22,6 +24,13 @@ UNITS = {
     "pss_mib": "MiB PSS",
     "seconds": "s",
     "cpu_seconds": "s of CPU",
+    "detection_s": "s to notice",
+    "election_s": "s to elect",
+    "load_s": "s to answer",
+    "all_live_s": "s until all partitions answer",
+    "kib_per_partition": "KiB a partition",
+    "kib_per_hosted": "KiB a partition hosted",
+    "mb_per_s_held": "MB/s held to a share of a core",
 }
 
 
@@ -29,7 +38,7 @@ UNITS = {
 class Outcome:
     """All repetitions of one cell."""
 
-    cell: Cell
+    cell: Cell | ClusterCell
     runs: dict[str, list[Metrics]] = field(default_factory=dict)
 
     def middle(self, kind: str) -> Metrics | None:
@@ -94,6 +103,65 @@ kafka-producer-perf-test in one warm JVM and consumes with assign() (kafka-consu
 `single-record` sends one record a request with acks=1. `latency-1000` is 1,000 records a second with linger 0; the tool
 counts whole milliseconds, `latency-1000-wire` does not. `start` runs from the start of the process to the first
 acknowledged record of a new topic. `partitions-1000` ends when every partition of the new topic answers ListOffsets."""
+
+
+CLUSTER_HEADING = "# Clusters"
+
+
+def cluster_part(outcomes: Sequence[Outcome], *, command: str, repetitions: int, seconds: float) -> str:
+    """The part of RESULTS.md that is about clusters."""
+    verdicts = [outcome.verdict() for outcome in outcomes]
+    sections: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        sections.setdefault(_cluster_section(outcome.cell.name), []).append(outcome)
+    body = "\n\n".join(f"## {title}\n\n{table(rows)}" for title, rows in sections.items())
+    return f"""{CLUSTER_HEADING}
+
+`{command}` on {today()}, {seconds / 60:.0f} minutes, medians of {repetitions} repetitions a cell, one where it says so.
+
+{machine()}. Three nodes of each kind, `process.roles=broker,controller`, their defaults; Apache Kafka 4.3.1 with
+`-Xms512M -Xmx1G -XX:+UseG1GC` a node. {verdicts.count("PASS")} floors met, {verdicts.count("FAIL")} missed.
+
+{CLUSTER_NOTES}
+
+{body}
+"""
+
+
+def with_clusters_of(file: Path, written: str) -> str:
+    """The page as it was written, with the part about clusters that the file has already."""
+    kept = file.read_text() if file.exists() else ""
+    found = kept.find(CLUSTER_HEADING + "\n")
+    return written if found < 0 else f"{written}\n{kept[found:]}"
+
+
+def with_new_clusters(file: Path, part: str) -> str:
+    """The file's page with another part about clusters."""
+    kept = file.read_text() if file.exists() else "# Results\n"
+    found = kept.find(CLUSTER_HEADING + "\n")
+    return f"{kept[:found].rstrip() if found >= 0 else kept.rstrip()}\n\n{part}"
+
+
+CLUSTER_NOTES = """`controller-kill` and `controller-hold` are kill -9 and SIGSTOP of the active controller: seconds
+until one of the two other nodes has answered an IncrementalAlterConfigs, both being asked every 50 ms. What they went
+to is read from the voters' `quorum-state` files: to notice (a file changes), to elect (a file names another leader),
+to answer. Partitions have one replica there, spread over all nodes. `memory` is the growth of the largest node's
+resident memory, divided by the partitions of the cluster and by those it hosts; `idle-cpu` is the busiest node's.
+`node-start` runs from the start of a process that was stopped cleanly until the controller's Metadata names it, and
+then until every partition of the cluster answers ListOffsets. `replicated` is acks=all, three replicas,
+min.insync.replicas=2, the CPU of all nodes. `gap` is the longest time between two acknowledgements in a stream of
+acks=all records when the leader is lost; without `rdkafka` the client tries again at once, so that only the cluster's
+own part is left. `leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a survivor.
+`scale-out` sends the same frames (64 KB batches, one replica) to 1, 2 and 3 brokers; `held`: each broker may use 15 %
+of a core."""
+
+
+def _cluster_section(name: str) -> str:
+    if name.startswith(("replicated", "scale-out")):
+        return "What replication and more brokers cost"
+    if name.startswith(("gap", "leaders")):
+        return "A leader is lost"
+    return "Metadata: controllers lost, many partitions"
 
 
 def _section(name: str) -> str:

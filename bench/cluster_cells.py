@@ -1,0 +1,321 @@
+"""Measurements of three nodes: what losing one costs, what many partitions cost, what replication costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from bench import acknowledgements, controller_loss, replay, wire
+from bench.acknowledgements import Stream, flowing
+from bench.cells import Floor, Metrics, Rig, Shape
+from bench.clusters import (
+    Cluster,
+    hold,
+    new_cluster,
+    wait_for_brokers,
+    wait_for_leaders,
+    wait_for_replicas,
+)
+from bench.cpu_share import held_to
+from bench.measure import cpu_seconds, memory_mib
+from bench.servers import Server
+
+MIN_IN_SYNC = {"min.insync.replicas": "2"}
+SETTLE_S = 3.0
+LEADER_TIMEOUT_S = 60.0
+WARM_UP_ROUNDS = 2
+SHARE_OF_A_CORE = 0.15
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a cluster is made of before a measurement begins; measurements of one setting share it."""
+
+    nodes: int = 3
+    partitions: int = 0
+    replicas: int = 1
+
+
+@dataclass
+class Stage:
+    """A running cluster in its setting, and what it weighed before it had its partitions."""
+
+    cluster: Cluster
+    rig: Rig
+    topics: list[str]
+    setting: Setting
+    empty_mib: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClusterCell:
+    """One measurement, repeatable on any cluster in its setting."""
+
+    name: str
+    setting: Setting
+    run: Callable[[Stage], Metrics]
+    floor: Floor | None = None
+    once: bool = False
+    warm_up: int = 0
+
+
+def all_cells() -> list[ClusterCell]:
+    """In the order of the report; cells of one setting stand together."""
+    return [*_metadata_cells(2_000), *_metadata_cells(10_000), *_replication_cells(), *_scale_out_cells()]
+
+
+def staged(kind: str, setting: Setting, rig: Rig, stack: ExitStack) -> Stage:
+    """A cluster of that kind with its partitions, until the stack is closed."""
+    cluster = stack.enter_context(new_cluster(kind, nodes=setting.nodes))
+    time.sleep(SETTLE_S)
+    empty = {server.seat.node_id: memory_mib(server.pid)[0] for server in cluster.servers}
+    topics = cluster.create_topics(setting.partitions, replicas=setting.replicas) if setting.partitions else []
+    return Stage(cluster, rig, topics, setting, empty)
+
+
+def _metadata_cells(partitions: int) -> Iterator[ClusterCell]:
+    setting = Setting(partitions=partitions)
+    third = Floor("seconds", 1 / 3, ratio=True)
+    # Weighed first, while nothing but the partitions was added.
+    yield ClusterCell(f"memory-{partitions}", setting, _memory, Floor("kib_per_partition", 6, ratio=False), once=True)
+    yield ClusterCell(f"idle-cpu-{partitions}", setting, _idle_cpu, Floor("cpu_percent", 5, ratio=False))
+    yield ClusterCell(f"node-start-{partitions}", setting, _node_start, Floor("seconds", 0.2, ratio=True))
+    yield ClusterCell(f"controller-kill-{partitions}", setting, _controller_loss(controller_loss.kill), third)
+    yield ClusterCell(f"controller-hold-{partitions}", setting, _controller_loss(hold), third, once=True)
+
+
+def _replication_cells() -> Iterator[ClusterCell]:
+    cheap = Floor("cpu_s_per_gb", 0.35, ratio=True)
+    small = Setting()
+    for size, tuned in ((1024, True), (1024, False), (100, True), (100, False)):
+        shape = Shape(client="java", size=size, partitions=6, tuned=tuned, codec="none", acks="all")
+        yield ClusterCell(
+            f"replicated-{shape.name('produce')}", small, _replicated(shape), cheap, warm_up=WARM_UP_ROUNDS
+        )
+    second, soon = Floor("seconds", 1.0, ratio=False), Floor("seconds", 0.1, ratio=False)
+    for name, make in (("", _impatient), ("-rdkafka", _rdkafka)):
+        yield ClusterCell(f"gap-leader-killed{name}", small, _gap(make, _killed, of_controller=False), second)
+        yield ClusterCell(
+            f"gap-leader-and-controller-killed{name}", small, _gap(make, _killed, of_controller=True), second
+        )
+        limit = soon if make is _impatient else None
+        yield ClusterCell(f"gap-leader-stopped{name}", small, _gap(make, _stopped, of_controller=False), limit)
+    many = Setting(partitions=2_000, replicas=3)
+    yield ClusterCell("leaders-2000", many, _leaders_live_again, Floor("seconds", 1 / 3, ratio=True))
+
+
+def _scale_out_cells() -> Iterator[ClusterCell]:
+    for nodes in (1, 2, 3):
+        yield ClusterCell(f"scale-out-{nodes}", Setting(nodes=nodes), _scale_out, warm_up=WARM_UP_ROUNDS)
+
+
+def _memory(stage: Stage) -> Metrics:
+    time.sleep(SETTLE_S)
+    grown = [memory_mib(server.pid)[0] - stage.empty_mib[server.seat.node_id] for server in stage.cluster.servers]
+    resident = [memory_mib(server.pid)[0] for server in stage.cluster.servers]
+    of_all = max(grown) * 1024 / stage.setting.partitions
+    hosted_share = stage.setting.replicas / stage.setting.nodes
+    return {"kib_per_partition": of_all, "kib_per_hosted": of_all / hosted_share, "rss_mib": max(resident)}
+
+
+def _idle_cpu(stage: Stage) -> Metrics:
+    seconds = 10.0
+    time.sleep(SETTLE_S)
+    before = [cpu_seconds(server.pid) for server in stage.cluster.servers]
+    time.sleep(seconds)
+    spent = [cpu_seconds(server.pid) - was for server, was in zip(stage.cluster.servers, before, strict=True)]
+    return {"cpu_percent": max(spent) / seconds * 100}
+
+
+def _node_start(stage: Stage) -> Metrics:
+    cluster = stage.cluster
+    controller = cluster.controller()
+    server = cluster.others(controller)[0]
+    server.stop()
+    wait_for_brokers(cluster.server(controller), len(cluster.servers) - 1, time.monotonic() + 30)
+    started = time.monotonic()
+    server.spawn()
+    wait_for_brokers(cluster.server(controller), len(cluster.servers), started + 90)
+    registered = time.monotonic()
+    live = wait_for_leaders(
+        cluster.servers, stage.topics, partitions=stage.setting.partitions, deadline=registered + 120
+    )
+    return {"seconds": registered - started, "all_live_s": live - started}
+
+
+def _controller_loss(fault: Callable[[Server], None]) -> Callable[[Stage], Metrics]:
+    def run(stage: Stage) -> Metrics:
+        loss = controller_loss.measure(stage.cluster, stage.topics[0], fault)
+        return {
+            "seconds": loss.total,
+            "detection_s": loss.detection,
+            "election_s": loss.election,
+            "load_s": loss.load,
+        }
+
+    return run
+
+
+def _replicated(shape: Shape) -> Callable[[Stage], Metrics]:
+    def run(stage: Stage) -> Metrics:
+        cluster, rig = stage.cluster, stage.rig
+        topic = _new_topic(stage, shape.partitions, replicas=3)
+        records = rig.records(shape.size, shape.produce_megabytes())
+        servers = cluster.servers
+        before = sum(cpu_seconds(server.pid) for server in servers)
+        produced = rig.java.produce(
+            cluster.bootstrap, topic, records=records, size=shape.size, settings=shape.producer_settings()
+        )
+        spent = sum(cpu_seconds(server.pid) for server in servers) - before
+        _drop(stage, topic)
+        size_bytes = records * shape.size
+        return {"cpu_s_per_gb": spent / (size_bytes / 1e9), "mb_per_s": size_bytes / produced.seconds / 1e6}
+
+    return run
+
+
+def _impatient(cluster: Cluster, topic: str) -> Callable[[Stream], None]:
+    return acknowledgements.impatient(cluster.servers, topic, 0)
+
+
+def _rdkafka(cluster: Cluster, topic: str) -> Callable[[Stream], None]:
+    return acknowledgements.rdkafka(cluster.bootstrap, topic, 0)
+
+
+def _killed(server: Server) -> None:
+    assert server.process is not None
+    server.process.kill()
+
+
+def _stopped(server: Server) -> None:
+    assert server.process is not None
+    server.process.terminate()
+
+
+def _gap(
+    make: Callable[[Cluster, str], Callable[[Stream], None]], fault: Callable[[Server], None], *, of_controller: bool
+) -> Callable[[Stage], Metrics]:
+    def run(stage: Stage) -> Metrics:
+        cluster = stage.cluster
+        topic, leader = _topic_led_by(stage, controller=of_controller)
+        with flowing(make(cluster, topic)) as stream:
+            gap = stream.longest_gap(lambda: fault(leader))
+        leader.stop()
+        leader.spawn()
+        cluster.wait_until_whole()
+        wait_for_replicas(leader, [topic], time.monotonic() + LEADER_TIMEOUT_S)
+        _drop(stage, topic)
+        return {"seconds": gap}
+
+    return run
+
+
+def _topic_led_by(stage: Stage, *, controller: bool) -> tuple[str, Server]:
+    """A topic of one partition, and its leader, which is the active controller or is not."""
+    active = stage.cluster.controller()
+    for _ in range(30):
+        topic = _new_topic(stage, 1, replicas=3)
+        with wire.Connection(stage.cluster.server(active).port) as connection:
+            leader = wire.partition_states(connection, [topic])[topic, 0].leader
+        if (leader == active) is controller:
+            return topic, stage.cluster.server(leader)
+        _drop(stage, topic)
+    raise RuntimeError("no partition came to be led where it was wanted")
+
+
+def _leaders_live_again(stage: Stage) -> Metrics:
+    cluster = stage.cluster
+    controller = cluster.controller()
+    lost, other = cluster.others(controller)
+    wait_for_replicas(other, stage.topics, time.monotonic() + LEADER_TIMEOUT_S)
+    started = time.monotonic()
+    _killed(lost)
+    live = wait_for_leaders(
+        [cluster.server(controller), other],
+        stage.topics,
+        partitions=stage.setting.partitions,
+        deadline=started + LEADER_TIMEOUT_S,
+    )
+    lost.kill()
+    lost.spawn()
+    cluster.wait_until_whole()
+    return {"seconds": live - started}
+
+
+def _scale_out(stage: Stage) -> Metrics:
+    """The same frames to one, two or three brokers: CPU for all of it, then what a share of a core each can do."""
+    servers = stage.cluster.servers
+    topic = _new_topic(stage, len(servers), replicas=1)
+    frames = {server: _frame(topic, partition) for server, partition in _led(stage, topic).items()}
+    requests = stage.rig.records(len(next(iter(frames.values()))) * len(servers), 400)
+    _send_side_by_side(frames, requests // 4)
+    before = sum(cpu_seconds(server.pid) for server in servers)
+    _send_side_by_side(frames, requests)
+    spent = sum(cpu_seconds(server.pid) for server in servers) - before
+    size_bytes = sum(len(frame) for frame in frames.values()) * requests
+    metrics = {"cpu_s_per_gb": spent / (size_bytes / 1e9)}
+    with held_to(SHARE_OF_A_CORE, [server.pid for server in servers]) as held:
+        if held:
+            fewer = max(requests // 8, 1)
+            seconds = _send_side_by_side(frames, fewer)
+            metrics["mb_per_s_held"] = sum(len(frame) for frame in frames.values()) * fewer / seconds / 1e6
+    _drop(stage, topic)
+    return metrics
+
+
+def _led(stage: Stage, topic: str) -> dict[Server, int]:
+    with wire.Connection(stage.cluster.servers[0].port) as connection:
+        states = wire.partition_states(connection, [topic])
+    return {stage.cluster.server(state.leader): partition for (_, partition), state in states.items()}
+
+
+def _frame(topic: str, partition: int) -> bytes:
+    batch = wire.record_batch([b"x" * 1000] * 64, timestamp_ms=int(time.time() * 1000))
+    return wire.frame(wire.PRODUCE, 7, 7, wire.produce_body(topic, [(partition, batch)], acks=1))
+
+
+def _send_side_by_side(frames: dict[Server, bytes], requests: int) -> float:
+    failures: list[BaseException] = []
+
+    def send(server: Server, frame: bytes) -> None:
+        try:
+            replay.produce(server.port, frame, requests=requests, in_flight=5)
+        except Exception as error:  # noqa: BLE001  (told to the thread that measures)
+            failures.append(error)
+
+    threads = [threading.Thread(target=send, args=pair) for pair in frames.items()]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return time.monotonic() - started
+
+
+def _new_topic(stage: Stage, partitions: int, *, replicas: int) -> str:
+    name = stage.rig.name("cluster")
+    settings = MIN_IN_SYNC if replicas > 1 else {}
+    with wire.Connection(stage.cluster.servers[0].port, timeout_s=60) as connection:
+        error = wire.create_topic(connection, name, partitions, settings, replicas=replicas)
+    if error:
+        raise RuntimeError(f"CreateTopics answered error {error}")
+    deadline = time.monotonic() + LEADER_TIMEOUT_S
+    wait_for_leaders(stage.cluster.servers, [name], partitions=partitions, deadline=deadline)
+    for server in stage.cluster.servers:
+        wait_for_replicas(server, [name], deadline)
+    return name
+
+
+def _drop(stage: Stage, topic: str) -> None:
+    with wire.Connection(stage.cluster.servers[0].port, timeout_s=60) as connection:
+        wire.delete_topic(connection, topic)
+
+
+def pick(cells: Sequence[ClusterCell], setting: Setting) -> list[ClusterCell]:
+    """Those measured in that setting."""
+    return [cell for cell in cells if cell.setting == setting]

@@ -1,0 +1,105 @@
+"""Measure three nodes of Odradek beside three nodes of Apache Kafka.
+
+python -m bench.run_clusters                                   everything, into the part of bench/RESULTS.md on clusters
+python -m bench.run_clusters --server odradek --cell 'gap-*'   some cells, one kind, printed only
+python -m bench.run_clusters --list                            the names
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:  # so that `python bench/run_clusters.py` works too
+    sys.path.insert(0, str(ROOT))
+
+from bench.cells import Rig  # noqa: E402
+from bench.cluster_cells import ClusterCell, Setting, Stage, all_cells, pick, staged  # noqa: E402
+from bench.report import Outcome, cluster_part, table, with_new_clusters  # noqa: E402
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    cells = _chosen(options.cell)
+    if options.list:
+        print("\n".join(cell.name for cell in cells))
+        return 0
+    started = time.monotonic()
+    kinds = ["kafka", "odradek"] if options.server == "both" else [options.server]
+    outcomes: list[Outcome] = []
+    with ExitStack() as stack:
+        rig = Rig(options.scale)
+        stack.callback(rig.close)
+        for setting in dict.fromkeys(cell.setting for cell in cells):
+            outcomes += _measure_in(setting, pick(cells, setting), rig, kinds, options.repeat)
+    if options.output is not None:
+        command = "python -m bench.run_clusters " + shlex.join(sys.argv[1:] if arguments is None else arguments)
+        part = cluster_part(
+            outcomes, command=command.strip(), repetitions=options.repeat, seconds=time.monotonic() - started
+        )
+        options.output.write_text(with_new_clusters(options.output, part))
+    print(table(outcomes))
+    return 1 if any(outcome.verdict() == "FAIL" for outcome in outcomes) else 0
+
+
+def _measure_in(
+    setting: Setting, cells: Sequence[ClusterCell], rig: Rig, kinds: Sequence[str], repetitions: int
+) -> list[Outcome]:
+    """Both clusters stand side by side and take turns."""
+    with ExitStack() as stack:
+        stages = [staged(kind, setting, rig, stack) for kind in kinds]
+        _say(f"{setting}: running")
+        return [_measure(cell, stages, repetitions) for cell in cells]
+
+
+def _measure(cell: ClusterCell, stages: Sequence[Stage], repetitions: int) -> Outcome:
+    outcome = Outcome(cell)
+    for _ in range(cell.warm_up):
+        for stage in stages:
+            cell.run(stage)
+    for number in range(1 if cell.once else repetitions):
+        for stage in stages if number % 2 == 0 else reversed(stages):
+            outcome.runs.setdefault(stage.cluster.kind, []).append(cell.run(stage))
+    _say(f"{table([outcome]).splitlines()[-1]}")
+    return outcome
+
+
+def _chosen(patterns: Sequence[str]) -> list[ClusterCell]:
+    cells = all_cells()
+    chosen = [cell for cell in cells if not patterns or any(fnmatch.fnmatchcase(cell.name, each) for each in patterns)]
+    if not chosen:
+        raise SystemExit(f"no cell is called {' or '.join(patterns)}; --list shows the names")
+    return chosen
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.run_clusters", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", choices=("both", "odradek", "kafka"), default="both")
+    parser.add_argument("--cell", action="append", default=[], metavar="NAME", help="name or pattern; may be repeated")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="repetitions a cell")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="times the data of each measurement")
+    parser.add_argument("--list", action="store_true", help="print the names of the cells")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the page whose part on clusters is written anew")
+    options = parser.parse_args(arguments)
+    if options.output is None and options.server == "both" and not options.cell:
+        options.output = RESULTS
+    return options
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
