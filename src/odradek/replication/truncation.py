@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from odradek.ids import Offset
+from odradek.ids import LeaderEpoch, Offset
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.storage.leader_epochs import EpochEnd, LeaderEpochs
+from odradek.storage.log import Log
+
+
+def divergence(log: Log, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch) -> EpochEnd | None:
+    """Where the history of a reader that stands at `fetch_offset` leaves this leader's; None if it does not.
+
+    OFFSET_OUT_OF_RANGE if this log knows nothing of that time.
+    """
+    if last_fetched_epoch < 0:
+        return None
+    end = log.end_offset_for_epoch(last_fetched_epoch)
+    if end.epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return end if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset else None
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: Offset, leader: EpochEnd) -> Offset:

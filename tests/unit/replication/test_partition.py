@@ -22,10 +22,10 @@ NOW_MS = 1_700_000_000_000
 ME = NodeId(1)
 
 
-def partition(config: LogConfig, *, leader: NodeId = ME, leader_epoch: int = 0) -> Partition:
+def open_log(config: LogConfig) -> Log:
     device = Device(random.Random(0), Trace(SimulatedLoop()))
     device.provide("/data")
-    log = Log.open(
+    return Log.open(
         device.attach(Life("node")),
         "/data/t-0",
         topic="t",
@@ -34,7 +34,10 @@ def partition(config: LogConfig, *, leader: NodeId = ME, leader_epoch: int = 0) 
         config=config,
         now_ms=NOW_MS,
     )
-    replica = Partition(ME, log, Surroundings())
+
+
+def partition(config: LogConfig, *, leader: NodeId = ME, leader_epoch: int = 0) -> Partition:
+    replica = Partition(ME, open_log(config), Surroundings())
     replica.apply(PartitionState(leader, LeaderEpoch(leader_epoch), 0, (ME,), (ME,)), now_ms=0)
     return replica
 

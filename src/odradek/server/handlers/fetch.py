@@ -24,6 +24,7 @@ from odradek.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.replication.truncation import divergence
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import allowed, topic_check
 from odradek.server.context import Context
@@ -32,7 +33,6 @@ from odradek.server.hosted import Hosted
 from odradek.server.known_leaders import KnownLeaders
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role, serves
-from odradek.storage.log import Log
 from odradek.values import value
 
 READ_COMMITTED = 1
@@ -219,7 +219,11 @@ class Collector:
         else:
             partition.require_leader(entry.current_leader_epoch)
         log = partition.log
-        diverging = _divergence(log, entry)
+        diverging = divergence(
+            log,
+            fetch_offset=Offset(entry.fetch_offset),
+            last_fetched_epoch=LeaderEpoch(entry.last_fetched_epoch),
+        )
         if diverging is None and reader.replica_id >= 0:
             self._note(hosted, entry)
         data = PartitionData(
@@ -232,7 +236,7 @@ class Collector:
             records=b"",
         )
         if diverging is not None:
-            data.diverging_epoch = diverging
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
             return data
         if reader.rack:
             nearest = self._replicas.nearest_replica(
@@ -331,18 +335,6 @@ def _has_news(entry: WatchedPartition, data: PartitionData) -> bool:
         or data.diverging_epoch.epoch >= 0
         or data.preferred_read_replica >= 0
     )
-
-
-def _divergence(log: Log, entry: WatchedPartition) -> EpochEndOffset | None:
-    """Where the reader's history leaves this one's, if it does (KIP-595)."""
-    if entry.last_fetched_epoch < 0:
-        return None
-    end = log.end_offset_for_epoch(LeaderEpoch(entry.last_fetched_epoch))
-    if end.epoch < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
-        return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
-    return None
 
 
 def _is_cold(data: PartitionData) -> bool:
