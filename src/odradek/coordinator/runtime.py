@@ -52,12 +52,18 @@ def encode_batch(
 
 
 def _encoded(record: CoordinatorRecord) -> Record:
-    key = record.key
-    written = None
-    if record.value is not None:
-        version = record.value_version
-        written = _VERSION.pack(version) + encode(record.value, version)
-    return Record(_VERSION.pack(type(key).api_key) + encode(key, 0), written)
+    content = None if record.value is None else encode_value(record.value, record.value_version)
+    return Record(encode_key(record.key), content)
+
+
+def encode_key(key: Message) -> bytes:
+    """With its kind in front."""
+    return _VERSION.pack(type(key).api_key) + encode(key, 0)
+
+
+def encode_value(content: Message, version: int) -> bytes:
+    """With its version in front."""
+    return _VERSION.pack(version) + encode(content, version)
 
 
 def decode_record(kinds: RecordKinds, key: bytes, content: bytes | None) -> CoordinatorRecord | None:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.settings import GroupSettings
-from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.runtime import Newest, client_error, encode_batch, partition_for
-from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.coordinator.runtime import partition_for
+from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
-from odradek.ids import LeaderEpoch, NodeId
+from odradek.ids import NodeId
 from odradek.metadata.image import EMPTY_IMAGE, Changes, Image
 from odradek.metadata.topic_names import GROUP_TOPIC
-from odradek.ports import FileSlice, World
-from odradek.protocol.codec import Struct
+from odradek.ports import World
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -32,200 +28,13 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.records.compression import Compression
 from odradek.server.config import NodeConfig
-from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.replicas import Hosted, Replicas
-from odradek.storage.validation import Origin
+from odradek.server.running_shard import Decide, RunningShard
 
 log = logging.getLogger(__name__)
 
-Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
-"""A request, put to the shard of its group."""
-
-MAX_EXPIRIES_PER_TURN = 100
-"""Decisions that one firing of a shard's timer makes before others get their turn."""
-
 LOAD_CHUNK_BYTES = 256 * 1024
 """Read between two turns of the loop; larger ones would keep it for longer than clients should notice."""
-
-
-class RunningShard:
-    """One shard at work: its log, who waits for its answers, and its timer."""
-
-    def __init__(self, hosted: Hosted, leader_epoch: LeaderEpoch, coordinators: Coordinators) -> None:
-        self.hosted = hosted
-        self.leader_epoch = leader_epoch
-        self.shard = GroupShard(coordinators.settings)
-        self.state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """What whoever asks is told; NONE once it is loaded."""
-        self._coordinators = coordinators
-        self._replicas = coordinators.replicas
-        self._parked: dict[Ticket, asyncio.Future[Struct]] = {}
-        self._asking: Ticket | None = None
-        self._answers: dict[Ticket, Struct] = {}
-        """Of the request that is being decided, if it need not wait."""
-        self._held: deque[tuple[int, Ticket, Struct]] = deque()
-        """Answers that leave once the high watermark has reached their offset."""
-        self._flush: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
-
-    # Loading and leaving.
-
-    async def load(self, chunk_bytes: int) -> None:
-        """Replay the log: what each key was set to last, and nothing that was superseded."""
-        partition_log = self.hosted.partition.log
-        newest = Newest()
-        offset: int = partition_log.log_start_offset
-        while offset < partition_log.high_watermark:
-            with self._replicas.minding_the_disk(self.hosted):
-                read = partition_log.read(
-                    offset, max_bytes=chunk_bytes, end_offset=partition_log.high_watermark, minimum_one=True
-                )
-                records = read.records.read() if isinstance(read.records, FileSlice) else read.records
-            end = newest.add(records)
-            if end is None:
-                break
-            offset = end
-            await asyncio.sleep(0)
-        for record in newest.records(GROUP_RECORDS):
-            self.shard.replay(record)
-        self.begin()
-
-    def begin(self) -> None:
-        """All that is in the log has been replayed."""
-        self.state = ErrorCode.NONE
-        now = self._coordinators.moment()
-        self._carry_out(self.shard.loaded(now), now)
-
-    def resign(self) -> None:
-        """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
-        self.state = ErrorCode.NOT_COORDINATOR
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for ticket, answer in self.shard.resign().answers:
-            self._hand_over(ticket, answer)
-        for future in self._parked.values():
-            if not future.done():
-                future.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
-        self._held.clear()
-
-    # Requests.
-
-    async def ask(self, decide: Decide) -> Struct:
-        """Decide, append, replay, answer; waits where the shard does not answer at once."""
-        if self.state is not ErrorCode.NONE:
-            raise KafkaError(self.state)
-        ticket = self._asking = self._coordinators.next_ticket()
-        now = self._coordinators.moment()
-        try:
-            self._carry_out(decide(self.shard, ticket, now), now)
-        finally:
-            self._asking = None
-        answer = self._answers.pop(ticket, None)
-        if answer is not None:
-            return answer
-        future: asyncio.Future[Struct] = asyncio.get_running_loop().create_future()
-        self._parked[ticket] = future
-        try:
-            return await future
-        finally:
-            del self._parked[ticket]
-
-    def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
-        """Something happened that no request asks for; whether the shard wrote anything because of it."""
-        now = self._coordinators.moment()
-        decision = decide(self.shard, now)
-        try:
-            self._carry_out(decision, now)
-        except KafkaError as refused:
-            log.error("%s could not write what became due: %s", self.hosted, refused)
-            return False
-        return bool(decision.records)
-
-    def _carry_out(self, decision: CoordinatorDecision, now: Moment) -> None:
-        """Append, replay, answer. A refused append changes nothing, and is raised for the one who asked."""
-        if decision.records:
-            try:
-                self._append(decision, now)
-            except KafkaError as refused:
-                code = client_error(refused.code)
-                told = self.shard.refused(decision, code, self._asking, now)
-                assert not told.records, "a shard that could not write must not write more"
-                self._deliver(told)
-                if not self.hosted.directory.online:
-                    self.resign()
-                raise KafkaError(code, refused.message) from refused
-        self._deliver(decision)
-
-    def _append(self, decision: CoordinatorDecision, now: Moment) -> None:
-        compression = self._coordinators.compression
-        batch = memoryview(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression))
-        self._replicas.append(self.hosted, batch, now_ms=now.wall_ms, origin=Origin.COORDINATOR)
-        for record in decision.records:
-            self.shard.replay(record)
-
-    # Answers.
-
-    def _deliver(self, decision: CoordinatorDecision) -> None:
-        """Now, or once everything that was replayed is committed."""
-        partition_log = self.hosted.partition.log
-        if partition_log.high_watermark == partition_log.log_end_offset:
-            for ticket, answer in decision.answers:
-                self._hand_over(ticket, answer)
-        else:
-            end_offset = partition_log.log_end_offset
-            self._held.extend((end_offset, ticket, answer) for ticket, answer in decision.answers)
-            if self._flush is None:
-                self._flush = asyncio.create_task(self._commit())
-        if decision.next_deadline_ms is not None:
-            self._arm(decision.next_deadline_ms)
-
-    def _hand_over(self, ticket: Ticket, answer: Struct) -> None:
-        """To the one who is parked; the one who is asking right now picks its answer up itself."""
-        if ticket == self._asking:
-            self._answers[ticket] = answer
-            return
-        future = self._parked.get(ticket)
-        if future is not None and not future.done():  # Else its connection is gone.
-            future.set_result(answer)
-
-    async def _commit(self) -> None:
-        """Sync the log, as `flush.messages` wants, until nothing waits for it."""
-        partition_log = self.hosted.partition.log
-        try:
-            while partition_log.high_watermark < partition_log.log_end_offset:
-                await self._replicas.flush([self.hosted])
-                while self._held and self._held[0][0] <= partition_log.high_watermark:
-                    _, ticket, answer = self._held.popleft()
-                    self._hand_over(ticket, answer)
-        except KafkaError:
-            self.resign()
-        finally:
-            self._flush = None
-
-    # The timer.
-
-    def _arm(self, deadline_ms: int) -> None:
-        """Wake up then, or earlier where that is asked for already; waking up too early costs little."""
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._coordinators.moment().monotonic_ms)
-        self._timer = asyncio.get_running_loop().call_later(min(delay_ms, LONGEST_WAIT_MS) / 1000, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        try:
-            for _ in range(MAX_EXPIRIES_PER_TURN):
-                if not self.tell(lambda shard, now: shard.expire(now)):
-                    return
-        except BaseException as failure:
-            self._coordinators.on_failure(failure)
-            raise
-        self._arm(self._coordinators.moment().monotonic_ms)
 
 
 class TopicCreator(Protocol):
@@ -257,6 +66,7 @@ class Coordinators:
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
         self.compression = Compression(config.offsets_topic_compression_codec)
+        self.commit_timeout_ms = config.offsets_commit_timeout_ms
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when an invariant is broken: the node must stop."""
         self._config = config
@@ -288,9 +98,13 @@ class Coordinators:
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, self._partitions)
 
+    def running(self, group_id: str) -> RunningShard | None:
+        """The shard of the group, if it is here; it may still be loading."""
+        return self._running.get(partition_for(group_id, self._partitions))
+
     async def ask(self, group_id: str, decide: Decide) -> Any:
         """The answer of the group's coordinator; KafkaError if it refuses, is still loading or is elsewhere."""
-        running = self._running.get(partition_for(group_id, self._partitions))
+        running = self.running(group_id)
         if running is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return await running.ask(decide)

@@ -11,15 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from odradek.protocol.api import ApiKey, request_class
+from odradek.server.promise import Promise
 from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
 
-QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], bytes | None]
+QuickAnswer: TypeAlias = bytes | Promise[Any] | None
+QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], QuickAnswer]
 """(node, frame, where the request begins, correlation id) to the whole answer, empty where none is sent.
 
-None means that the request is not of the kind it knows, and nothing was done: the declared way takes over.
+A promise, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows, and
+nothing was done: the declared way takes over.
 """
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])

@@ -361,6 +361,9 @@ class NodeSettings:
     offset_metadata_max_bytes = Setting[int](
         INT, 4_096, "How long the text may be that a consumer commits with an offset.", None, HIGH
     )
+    offsets_commit_timeout_ms = Setting[int](
+        INT, 5_000, "How long a coordinator waits for its replicas before a client has to try again.", Range(1), HIGH
+    )
     offsets_load_buffer_size = Setting[int](
         INT, 5_242_880, "How much of `__consumer_offsets` is read at once, up to 256 KiB.", Range(1), HIGH
     )

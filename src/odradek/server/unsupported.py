@@ -113,9 +113,8 @@ NO_EFFECT = _known(
             group.consumer.regex.refresh.interval.ms""",
         "the protocols that groups may use follow from group.version": """
             group.coordinator.rebalance.protocols""",
-        "a coordinator writes each decision at once, and no replica keeps it waiting yet": """
-            group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes
-            offsets.commit.timeout.ms""",
+        "a coordinator writes each decision at once": """
+            group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes""",
         "share groups are not there yet": """
             group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
             group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.unit.server.group_clients import (
@@ -20,6 +21,9 @@ from tests.unit.server.rig import Rig
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.runtime import decode_record
+from odradek.ids import LeaderEpoch, NodeId
+from odradek.metadata.image import Changes
+from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -27,6 +31,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
 from odradek.server.replicas import Hosted
+from odradek.values import replace
 
 
 def log_of(rig: Rig, group_id: str) -> Hosted:
@@ -95,6 +100,138 @@ def test_answers_wait_for_the_sync_that_was_asked_for() -> None:
             assert partition_log.recovery_point == partition_log.log_end_offset == offset + 1
         joined = await stable_member(client)
         assert joined.generation_id == 1
+
+    rig.run(run)
+
+
+def give_a_follower(rig: Rig, hosted: Hosted) -> Callable[[], None]:
+    """A second replica in sync, which has what there is whenever the returned call is made."""
+    follower = NodeId(2)
+    state = hosted.partition.state
+    both = replace(
+        state,
+        partition_epoch=state.partition_epoch + 1,
+        replicas=(*state.replicas, follower),
+        isr=(*state.isr, follower),
+    )
+    hosted.partition.apply(both, now_ms=rig.clock.monotonic_ms())
+
+    def fetch() -> None:
+        log = hosted.partition.log
+        rig.node.replicas.note_fetch(
+            hosted,
+            follower,
+            fetch_offset=log.log_end_offset,
+            log_start_offset=log.log_start_offset,
+            broker_epoch=1,
+        )
+
+    fetch()
+    return fetch
+
+
+def test_answers_wait_for_the_replicas() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        follow = give_a_follower(rig, log_of(rig, "g"))
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        # The short way, the declared one (two topics), and one that writes nothing and must not tell what may be lost.
+        twice = commit("g", "t", {0: 1}, **member)
+        twice.topics += commit("g", "t", {1: 2}, **member).topics
+        fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+        asked = [(commit("g", "t", {0: 1}, **member), 9), (twice, 9), (fetch, 9), (heartbeat(joined), 4)]
+        clients = [rig.connect() for _ in asked]
+        numbers = [each.send(*request) for each, request in zip(clients, asked, strict=True)]
+        await asyncio.sleep(1)
+        assert not any(each.has_answer(number) for each, number in zip(clients, numbers, strict=True))
+        follow()
+        await asyncio.sleep(0.01)
+        assert all(each.has_answer(number) for each, number in zip(clients, numbers, strict=True))
+        assert await committed(client) == {0: 1, 1: 2}
+
+    rig.run(run)
+
+
+def test_replicas_that_do_not_follow_are_not_waited_for_forever() -> None:
+    rig = Rig(properties=QUICK | {"offsets.commit.timeout.ms": "2000"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        follow = give_a_follower(rig, log_of(rig, "g"))
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        first, second = commit("g", "t", {0: 1}, **member), commit("g", "t", {1: 2}, **member)
+        late, later = rig.connect(), rig.connect()
+        numbers = [late.send(first, 9)]
+        await asyncio.sleep(1.5)
+        numbers.append(later.send(second, 9))
+        await asyncio.sleep(0.6)
+        assert late.has_answer(numbers[0])
+        assert not later.has_answer(numbers[1])
+        refused = await late.answer(numbers[0], first, 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(1.5)
+        assert later.has_answer(numbers[1])
+        follow()
+        assert await committed(client) == {0: 1, 1: 2}
+
+    rig.run(run)
+
+
+def test_too_few_replicas_refuse_what_would_be_written() -> None:
+    rig = Rig(properties=QUICK | {"min.insync.replicas": "2"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        hosted = log_of(rig, "g")
+        give_a_follower(rig, hosted)
+        alone = replace(
+            hosted.partition.state,
+            partition_epoch=hosted.partition.state.partition_epoch + 1,
+            isr=(hosted.partition.node_id,),
+        )
+        hosted.partition.apply(alone, now_ms=rig.clock.monotonic_ms())
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        refused = await client.ask(commit("g", "t", {0: 1}, **member), 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await committed(client) == {}
+        assert (await client.ask(heartbeat(joined), 4)).error_code == 0
+
+    rig.run(run)
+
+
+def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        hosted = log_of(rig, "g")
+        follow = give_a_follower(rig, hosted)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        rig.connect().send(commit("g", "t", {0: 5}, **member), 9)
+        elected_again = replace(
+            hosted.partition.state,
+            partition_epoch=hosted.partition.state.partition_epoch + 1,
+            leader_epoch=LeaderEpoch(hosted.partition.state.leader_epoch + 1),
+        )
+        hosted.partition.apply(elected_again, now_ms=rig.clock.monotonic_ms())
+        coordinators = rig.node.coordinators
+        topic = rig.node.image.topics.by_name["__consumer_offsets"]
+        touched = PartitionsOf(topic, tuple(range(len(topic.partitions))), topic)
+        changes = TopicChanges(created=(), changed=(touched,), deleted=())
+        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+        await asyncio.sleep(0.1)
+        number = client.send(heartbeat(joined), 4)
+        await asyncio.sleep(0.1)
+        assert not client.has_answer(number)
+        follow()
+        assert client.has_answer(number)
+        assert await committed(client) == {0: 5}
 
     rig.run(run)
 

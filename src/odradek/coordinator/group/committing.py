@@ -7,14 +7,22 @@ from collections.abc import Iterable, Mapping
 from odradek.coordinator.group.classic import ClassicGroup, State
 from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.group import Group
-from odradek.coordinator.group.offsets import CommittedOffsets, is_expired, offset_record, offset_tombstone
+from odradek.coordinator.group.offsets import (
+    NO_EXPIRY,
+    CommittedOffset,
+    CommittedOffsets,
+    is_expired,
+    offset_record,
+    offset_tombstone,
+)
 from odradek.coordinator.group.rebalance import Rebalances
+from odradek.coordinator.group.topic_commits import TopicCommit, encode_commit
 from odradek.coordinator.runtime import java_length
 from odradek.coordinator.shard import Moment, Outcome
+from odradek.ids import Uuid
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -53,13 +61,23 @@ class Commits:
 
     def commit(self, request: OffsetCommitRequest, api_version: int, out: Outcome, now: Moment) -> OffsetCommitResponse:
         """Of topics that exist, by name; the handler has sorted out the others."""
-        self._check_commit(request, api_version, now)
+        self._check(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            api_version,
+            ((topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions),
+            now,
+        )
         topics = []
         for topic in request.topics:
             parts = []
             for part in topic.partitions:
-                code = self._check_metadata(part)
-                if code is ErrorCode.NONE:
+                code = ErrorCode.NONE
+                if self._is_too_large(part.committed_metadata):
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
                     record = offset_record(
                         request.group_id, topic, part, now_ms=now.wall_ms, retention_ms=request.retention_time_ms
                     )
@@ -68,34 +86,57 @@ class Commits:
             topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
         return OffsetCommitResponse(topics=topics)
 
-    def _check_commit(self, request: OffsetCommitRequest, api_version: int, now: Moment) -> None:
-        group = self._groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
+    def commit_topic(self, commit: TopicCommit, now: Moment) -> bytearray | None:
+        """The same for one topic, as the batch to append; None if the group is yet to be made, or an offset refused."""
+        if commit.group_id not in self._groups:
+            return None
+        if any(self._is_too_large(metadata) for _, _, _, metadata in commit.partitions):
+            return None
+        topic_id = commit.topic_id
+        self._check(
+            commit.group_id,
+            commit.member_id,
+            commit.instance_id,
+            commit.generation_id,
+            commit.api_version,
+            ((topic_id, part[0]) for part in commit.partitions),
+            now,
+        )
+        return encode_commit(commit, now_ms=now.wall_ms)
+
+    def replay_topic(self, commit: TopicCommit, now: Moment) -> None:
+        """What `commit_topic` made is in the log."""
+        held = self._offsets.of_topic(commit.group_id, commit.topic)
+        for index, offset, leader_epoch, metadata in commit.partitions:
+            held[index] = CommittedOffset(offset, leader_epoch, metadata, now.wall_ms, NO_EXPIRY, commit.topic_id)
+
+    def _check(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        api_version: int,
+        partitions: Iterable[tuple[Uuid, int]],
+        now: Moment,
+    ) -> None:
+        """KafkaError unless the member may commit; if so, it has been heard of."""
+        group = self._groups.get(group_id)
         if group is None:
             if generation_id >= 0:
                 known = api_version >= _GROUP_NOT_FOUND_SINCE
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
             return
         group.check_offset_commit(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation_id=generation_id,
-            api_version=api_version,
+            member_id=member_id, instance_id=instance_id, generation_id=generation_id, api_version=api_version
         )
         if isinstance(group, ConsumerGroup):
-            group.check_committed(
-                request.member_id,
-                generation_id,
-                [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions],
-            )
+            group.check_committed(member_id, generation_id, partitions)
         elif isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
-            self._rebalances.extend_session(group, group.members[request.member_id], now)
+            self._rebalances.extend_session(group, group.members[member_id], now)
 
-    def _check_metadata(self, part: OffsetCommitRequestPartition) -> ErrorCode:
-        metadata = part.committed_metadata
-        if metadata and java_length(metadata) > self._settings.offset_metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return ErrorCode.NONE
+    def _is_too_large(self, metadata: str | None) -> bool:
+        return metadata is not None and java_length(metadata) > self._settings.offset_metadata_max_bytes
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """Of the topics named, or (None) of all that the group has offsets of; an unknown group has none."""

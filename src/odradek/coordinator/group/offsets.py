@@ -20,7 +20,7 @@ NO_EXPIRY = -1
 BROKERS_RETENTION = -1
 """What a client says that leaves it to `offsets.retention.minutes`."""
 
-_VALUE_VERSION = 4
+VALUE_VERSION = 4
 """The version Kafka 4.3 writes: with the id of the topic."""
 _VALUE_VERSION_WITH_EXPIRY = 1
 _LAST_MS = (1 << 63) - 1
@@ -60,8 +60,7 @@ class CommittedOffsets:
         if content is None:
             self._remove(key)
             return
-        topics = self._by_group.setdefault(key.group, {})
-        topics.setdefault(key.topic, {})[key.partition] = CommittedOffset(
+        self.of_topic(key.group, key.topic)[key.partition] = CommittedOffset(
             content.offset,
             content.leader_epoch,
             content.metadata,
@@ -69,6 +68,16 @@ class CommittedOffsets:
             content.expire_timestamp,
             content.topic_id,
         )
+
+    def of_topic(self, group_id: str, topic: str) -> PartitionOffsets:
+        """To replay into."""
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        held = topics.get(topic)
+        if held is None:
+            held = topics[topic] = {}
+        return held
 
     def _remove(self, key: OffsetCommitKey) -> None:
         topics = self._by_group.get(key.group, {})
@@ -134,17 +143,31 @@ def offset_record(
 ) -> CoordinatorRecord:
     """A commit as it goes into the log."""
     expires = retention_ms != BROKERS_RETENTION
+    content = offset_value(
+        part.committed_offset,
+        part.committed_leader_epoch,
+        part.committed_metadata or "",
+        topic.topic_id,
+        now_ms=now_ms,
+        expire_ms=min(max(now_ms + retention_ms, 0), _LAST_MS) if expires else NO_EXPIRY,
+    )
     return CoordinatorRecord(
         OffsetCommitKey(group=group_id, topic=topic.name, partition=part.partition_index),
-        OffsetCommitValue(
-            offset=part.committed_offset,
-            leader_epoch=part.committed_leader_epoch,
-            metadata=part.committed_metadata or "",
-            commit_timestamp=now_ms,
-            expire_timestamp=min(max(now_ms + retention_ms, 0), _LAST_MS) if expires else NO_EXPIRY,
-            topic_id=topic.topic_id,
-        ),
-        _VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION,
+        content,
+        _VALUE_VERSION_WITH_EXPIRY if expires else VALUE_VERSION,
+    )
+
+
+def offset_value(
+    offset: int, leader_epoch: int, metadata: str, topic_id: Uuid, *, now_ms: int, expire_ms: int = NO_EXPIRY
+) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
 
 

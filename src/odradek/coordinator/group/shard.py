@@ -26,6 +26,7 @@ from odradek.coordinator.group.records import (
     OffsetCommitValue,
 )
 from odradek.coordinator.group.settings import GroupSettings
+from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment, Outcome, Timers
 from odradek.decisions import Decision, Ticket
 from odradek.metadata.image import Image
@@ -218,6 +219,11 @@ class GroupShard:
             out.records[:0] = replaces
         return self._decision(out)
 
+    def knows(self, group_id: str, member_id: str) -> bool:
+        """Whether somebody is a member of a classic group."""
+        group = self.groups.get(group_id)
+        return isinstance(group, ClassicGroup) and member_id in group.members
+
     def sync(self, ticket: Ticket, request: SyncGroupRequest, now: Moment) -> CoordinatorDecision:
         out = Outcome()
         group = self._group_of_member(request.group_id)
@@ -286,6 +292,17 @@ class GroupShard:
         out = Outcome()
         out.answer(ticket, self.commits.commit(request, api_version, out, now))
         return self._decision(out)
+
+    def commit_topic(self, commit: TopicCommit, now: Moment) -> bytearray | None:
+        """What most commits are: the batch to append, to be replayed by `replay_topic_commit`.
+
+        None, or KafkaError, and nothing has changed, where `commit` has to see to it.
+        """
+        return self.commits.commit_topic(commit, now)
+
+    def replay_topic_commit(self, commit: TopicCommit, now: Moment) -> None:
+        """The batch of `commit_topic`, decided at that moment, is in the log."""
+        self.commits.replay_topic(commit, now)
 
     def fetch_offsets(self, ticket: Ticket, request: OffsetFetchRequestGroup) -> CoordinatorDecision:
         return self._answer(ticket, self.commits.fetch(request))

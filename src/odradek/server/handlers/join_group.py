@@ -10,23 +10,45 @@ from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResp
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import require
 from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.handlers.quick_groups import quick_group_request
+from odradek.server.routes import QuickHandler, Role, serves
+from odradek.server.running_shard import Decide, RunningShard
 
 _NULL_PROTOCOL_SINCE = 7
 
 
-@serves(ApiKey.JOIN_GROUP, on=Role.BROKER)
+def _quick(version: int) -> QuickHandler:
+    # Of a member that is known, nothing is asked but what is in its request.
+    joiner = Joiner("", "", version, "")
+
+    def decide(running: RunningShard, request: JoinGroupRequest) -> Decide | None:
+        return _decide(request, joiner) if running.shard.knows(request.group_id, request.member_id) else None
+
+    return quick_group_request(ApiKey.JOIN_GROUP, version, decide=decide, answer=_answer)
+
+
+@serves(ApiKey.JOIN_GROUP, on=Role.BROKER, quick=_quick)
 async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, _fresh_id(ctx.node.world.entropy))
     try:
         require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: JoinGroupResponse = await ctx.node.coordinators.ask(
-            request.group_id, lambda shard, ticket, now: shard.join(ticket, request, joiner, now)
-        )
+        outcome = await ctx.node.coordinators.ask(request.group_id, _decide(request, joiner))
     except KafkaError as refused:
-        full = refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        response = JoinGroupResponse(error_code=refused.code, member_id="" if full else request.member_id)
-    if response.error_code and ctx.api_version >= _NULL_PROTOCOL_SINCE:
+        outcome = refused
+    return _answer(request, outcome, ctx.api_version)
+
+
+def _decide(request: JoinGroupRequest, joiner: Joiner) -> Decide:
+    return lambda shard, ticket, now: shard.join(ticket, request, joiner, now)
+
+
+def _answer(request: JoinGroupRequest, outcome: JoinGroupResponse | KafkaError, version: int) -> JoinGroupResponse:
+    if isinstance(outcome, KafkaError):
+        full = outcome.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        response = JoinGroupResponse(error_code=outcome.code, member_id="" if full else request.member_id)
+    else:
+        response = outcome
+    if response.error_code and version >= _NULL_PROTOCOL_SINCE:
         response.protocol_name = None
     return response
 

@@ -18,12 +18,13 @@ from odradek.protocol.messages.offset_commit import (
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import allowed, topic_check
 from odradek.server.context import Context
+from odradek.server.handlers.quick_commit import quick_commit
 from odradek.server.routes import Role, serves
 
 _TOPIC_IDS_SINCE = 10
 
 
-@serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER)
+@serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER, quick=quick_commit)
 async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     if not allowed(ctx, Operation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
 from odradek.server.handlers.quick_produce import declared_answer, needs_declared_way, quick_produce
-from odradek.server.routes import QuickHandler
+from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def quick_produce_one(version: int) -> QuickHandler:
 
 
 def _by_topic_id(several: QuickHandler) -> QuickHandler:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, _, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(frame, position)
             batch = _only_batch(frame, position + _REQUEST_BY_ID.size)
@@ -74,7 +74,7 @@ def _by_topic_id(several: QuickHandler) -> QuickHandler:
 
 
 def _by_name(version: int, several: QuickHandler) -> QuickHandler:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, _, topics, name_size = _REQUEST_BY_NAME.unpack_from(frame, position)
             name_end = position + 8 + name_size
@@ -102,7 +102,7 @@ def _before_9(version: int, several: QuickHandler) -> QuickHandler:
     pack_partition = _ANSWER_PARTITION_BEFORE_9[version].pack
     fixed_bytes = _ANSWER_START_BEFORE_9.size - 4 + _ANSWER_PARTITION_BEFORE_9[version].size
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, _, topics, name_size = _REQUEST_BEFORE_9.unpack_from(frame, position)
             name_end = position + 14 + name_size

@@ -8,20 +8,39 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import require
 from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.handlers.quick_groups import quick_group_request
+from odradek.server.routes import QuickHandler, Role, serves
+from odradek.server.running_shard import Decide, RunningShard
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-@serves(ApiKey.SYNC_GROUP, on=Role.BROKER)
+def _quick(version: int) -> QuickHandler:
+    def decide(running: RunningShard, request: SyncGroupRequest) -> Decide | None:
+        return None if _lacks_protocol(request, version) else _decide(request)
+
+    return quick_group_request(ApiKey.SYNC_GROUP, version, decide=decide, answer=_answer)
+
+
+@serves(ApiKey.SYNC_GROUP, on=Role.BROKER, quick=_quick)
 async def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
-    if ctx.api_version >= _PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name):
+    if _lacks_protocol(request, ctx.api_version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: SyncGroupResponse = await ctx.node.coordinators.ask(
-            request.group_id, lambda shard, ticket, now: shard.sync(ticket, request, now)
-        )
+        outcome = await ctx.node.coordinators.ask(request.group_id, _decide(request))
     except KafkaError as refused:
-        return SyncGroupResponse(error_code=refused.code)
-    return response
+        outcome = refused
+    return _answer(request, outcome, ctx.api_version)
+
+
+def _lacks_protocol(request: SyncGroupRequest, version: int) -> bool:
+    return version >= _PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name)
+
+
+def _decide(request: SyncGroupRequest) -> Decide:
+    return lambda shard, ticket, now: shard.sync(ticket, request, now)
+
+
+def _answer(request: SyncGroupRequest, outcome: SyncGroupResponse | KafkaError, version: int) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, KafkaError) else outcome

@@ -23,6 +23,7 @@ from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
 from odradek.server.dispatch import Endpoint, UnservedRequest, resume
 from odradek.server.handlers.api_versions import unsupported_version_answer
+from odradek.server.promise import Promise
 from odradek.server.quotas import metered
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _FLEXIBLE_ANSWER = Struct(">iiB")
 class _Slot:
     """The place in the line of one request that was not answered at once."""
 
-    __slots__ = ("correlation_id", "endpoint", "parts", "since_ms", "task")
+    __slots__ = ("correlation_id", "endpoint", "parts", "promise", "since_ms", "task")
 
     def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
         self.endpoint = endpoint
@@ -61,6 +62,8 @@ class _Slot:
         self.correlation_id = correlation_id
         self.parts: list[Part] | None = None
         self.task: asyncio.Task[Message | None] | None = None
+        self.promise: Promise[Any] | None = None
+        """What a quick handler waits for, instead of a task."""
 
 
 class Connection:
@@ -167,6 +170,8 @@ class Connection:
         for slot in self._waiting:
             if slot.task is not None:
                 slot.task.cancel()
+            elif slot.promise is not None:
+                slot.promise.on_kept = None
         self._waiting.clear()
         self._answers.clear()
         self._release()
@@ -216,7 +221,9 @@ class Connection:
                 return False
             endpoint.served += 1
             self.last_request_ms = self._monotonic_ms()
-            if answer:
+            if isinstance(answer, Promise):
+                self._await(endpoint, correlation_id, answer)
+            elif answer:
                 self._wire.send((answer,))
         self._release()
         return True
@@ -366,13 +373,35 @@ class Connection:
             return False
         endpoint.served += 1
         self.last_request_ms = self._monotonic_ms()
-        if self._waiting:
+        if isinstance(answer, Promise):
+            self._await(endpoint, correlation_id, answer)
+        elif self._waiting:
             slot = _Slot(endpoint, correlation_id, self.last_request_ms)
             slot.parts = [answer] if answer else []
             self._waiting.append(slot)
         elif answer:
             self._answers.append(answer)
         return True
+
+    def _await(self, endpoint: Endpoint, correlation_id: int, promise: Promise[Any]) -> None:
+        slot = _Slot(endpoint, correlation_id, self.last_request_ms)
+        slot.promise = promise
+        self._waiting.append(slot)
+        promise.on_kept = self._kept
+
+    def _kept(self, promise: Promise[Any]) -> None:
+        """Answer; whoever brought the answer is in the middle of its own work, so that nothing else is begun."""
+        slot = next(slot for slot in self._waiting if slot.promise is promise)
+        assert promise.frame is not None
+        slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
+        slot.parts = [promise.frame(promise, slot.correlation_id)]
+        self._send_finished()
+        if self._paused and not self._closed:
+            asyncio.get_running_loop().call_soon(self._serve_held_frames)
+
+    def _serve_held_frames(self) -> None:
+        if self._paused and not self._closed:
+            self._serve_frames()
 
     def _step(self, endpoint: Endpoint, correlation_id: int, handler: Coroutine[Any, Any, Message | None]) -> None:
         try:
@@ -399,15 +428,18 @@ class Connection:
         else:
             response = task.result()
         slot.parts = [] if response is None else self._encode(slot.endpoint, slot.correlation_id, response)
+        self._send_finished()
+        self._serve_held_frames()
+
+    # Answers.
+
+    def _send_finished(self) -> None:
+        """What is answered and has no unanswered request before it."""
         waiting = self._waiting
         while waiting and waiting[0].parts is not None:
             self._answers.extend(waiting.popleft().parts or ())
         if self._answers:
             self._flush()
-        if self._paused and not self._closed:
-            self._serve_frames()
-
-    # Answers.
 
     def _answer(self, endpoint: Endpoint, correlation_id: int, response: Message | None) -> None:
         parts = [] if response is None else self._encode(endpoint, correlation_id, response)

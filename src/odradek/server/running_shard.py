@@ -1,0 +1,305 @@
+"""One shard of a coordinator at work: its log, who waits for its answers, and its timer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.topic_commits import TopicCommit
+from odradek.coordinator.runtime import Newest, client_error, encode_batch
+from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.decisions import Ticket
+from odradek.ids import LeaderEpoch
+from odradek.ports import FileSlice
+from odradek.protocol.codec import Struct
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records.compression import Compression
+from odradek.server.housekeeping import LONGEST_WAIT_MS
+from odradek.server.promise import Promise
+from odradek.server.replicas import Hosted
+from odradek.storage.validation import Origin
+from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.server.coordinators import Coordinators
+
+log = logging.getLogger(__name__)
+
+Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
+"""A request, put to the shard of its group."""
+
+MAX_EXPIRIES_PER_TURN = 100
+"""Decisions that one firing of a shard's timer makes before others get their turn."""
+
+
+@value
+class Held:
+    """An answer that leaves once the high watermark has reached an offset."""
+
+    end_offset: int
+    deadline_ms: int
+    ticket: Ticket
+    answer: Struct | None
+    """None where it is enough to know that it is committed."""
+
+
+class RunningShard:
+    """The shard behind one partition that this node leads."""
+
+    def __init__(self, hosted: Hosted, leader_epoch: LeaderEpoch, coordinators: Coordinators) -> None:
+        self.hosted = hosted
+        self.leader_epoch = leader_epoch
+        self.shard = GroupShard(coordinators.settings)
+        self.state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        """What whoever asks is told; NONE once it is loaded."""
+        self._coordinators = coordinators
+        self._replicas = coordinators.replicas
+        self._parked: dict[Ticket, Promise[Any]] = {}
+        """Every ticket is answered at some time, also that of a client who has gone."""
+        self._asking: Ticket | None = None
+        self._answer: Struct | None = None
+        """Of the request that is being decided, if it need not wait."""
+        self._held: deque[Held] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        """Until the first of those has waited for too long."""
+        self._flush: asyncio.Task[None] | None = None
+        self._flush_to = 0
+        """Up to where `flush.messages` or `flush.ms` wants the log synced."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        hosted.listeners[self._watermark_moved] = None
+
+    # Loading and leaving.
+
+    async def load(self, chunk_bytes: int) -> None:
+        """Replay the log: what each key was set to last, and nothing that was superseded.
+
+        Up to its end, since a leader commits all that it holds; answers wait for that.
+        """
+        partition_log = self.hosted.partition.log
+        newest = Newest()
+        offset: int = partition_log.log_start_offset
+        while offset < partition_log.log_end_offset:
+            with self._replicas.minding_the_disk(self.hosted):
+                read = partition_log.read(
+                    offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
+                )
+                records = read.records.read() if isinstance(read.records, FileSlice) else read.records
+            end = newest.add(records)
+            if end is None:
+                break
+            offset = end
+            await asyncio.sleep(0)
+        for record in newest.records(GROUP_RECORDS):
+            self.shard.replay(record)
+        self.begin()
+
+    def begin(self) -> None:
+        """All that is in the log has been replayed."""
+        self.state = ErrorCode.NONE
+        now = self._coordinators.moment()
+        self._carry_out(self.shard.loaded(now), now)
+
+    def resign(self) -> None:
+        """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
+        self.state = ErrorCode.NOT_COORDINATOR
+        self.hosted.listeners.pop(self._watermark_moved, None)
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._patience = None
+        for ticket, answer in self.shard.resign().answers:
+            self._hand_over(ticket, answer)
+        parked, self._parked = self._parked, {}
+        for promise in parked.values():
+            promise.break_off(KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._held.clear()
+
+    # Requests.
+
+    def put(self, decide: Decide) -> Struct | Promise[Any]:
+        """Decide, append, replay, answer; a promise where the shard does not answer at once."""
+        if self.state is not ErrorCode.NONE:
+            raise KafkaError(self.state)
+        ticket = self._asking = self._coordinators.next_ticket()
+        self._answer = None
+        now = self._coordinators.moment()
+        try:
+            self._carry_out(decide(self.shard, ticket, now), now)
+        finally:
+            self._asking = None
+        return self._park(ticket) if self._answer is None else self._answer
+
+    async def ask(self, decide: Decide) -> Any:
+        """As `put`, and waits."""
+        outcome = self.put(decide)
+        return await outcome.wait() if isinstance(outcome, Promise) else outcome
+
+    def _park(self, ticket: Ticket) -> Promise[Any]:
+        promise = self._parked[ticket] = Promise()
+        return promise
+
+    def commit_topic(self, commit: TopicCommit) -> bool | Promise[Any]:
+        """As `put`, for most commits: whether it was done, or the promise that it is committed.
+
+        False, and nothing was done, if the declared way has to see to it. KafkaError if the log refuses it.
+        """
+        if self.state is not ErrorCode.NONE or self._coordinators.compression is not Compression.NONE:
+            return False
+        now = self._coordinators.moment()
+        try:
+            batch = self.shard.commit_topic(commit, now)
+        except KafkaError:
+            return False
+        if batch is None:
+            return False
+        try:
+            self._append(batch, now)
+        except KafkaError as refused:
+            raise self._refusal(refused) from refused
+        self.shard.replay_topic_commit(commit, now)
+        next_deadline_ms = self.shard.timers.next_deadline_ms
+        if next_deadline_ms is not None:
+            self._arm(next_deadline_ms)
+        if self._is_committed():
+            return True
+        ticket = self._coordinators.next_ticket()
+        self._hold(((ticket, None),))
+        return self._park(ticket)
+
+    def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
+        """Something happened that no request asks for; whether the shard wrote anything because of it."""
+        now = self._coordinators.moment()
+        decision = decide(self.shard, now)
+        try:
+            self._carry_out(decision, now)
+        except KafkaError as refused:
+            log.error("%s could not write what became due: %s", self.hosted, refused)
+            return False
+        return bool(decision.records)
+
+    def _carry_out(self, decision: CoordinatorDecision, now: Moment) -> None:
+        """Append, replay, answer. A refused append changes nothing, and is raised for the one who asked."""
+        if decision.records:
+            compression = self._coordinators.compression
+            try:
+                self._append(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression), now)
+            except KafkaError as refused:
+                told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
+                assert not told.records, "a shard that could not write must not write more"
+                self._deliver(told)
+                raise self._refusal(refused) from refused
+            for record in decision.records:
+                self.shard.replay(record)
+        self._deliver(decision)
+
+    def _append(self, batch: bytearray, now: Moment) -> None:
+        self._replicas.append(
+            self.hosted, memoryview(batch), now_ms=now.wall_ms, origin=Origin.COORDINATOR, for_all=True
+        )
+        partition_log = self.hosted.partition.log
+        if partition_log.flushes_on_append and partition_log.flush_due(now.wall_ms):
+            self._flush_to = partition_log.log_end_offset
+            if self._flush is None:
+                self._flush = asyncio.create_task(self._sync())
+
+    def _refusal(self, refused: KafkaError) -> KafkaError:
+        """What the one who asked is told when the log has refused; without a disk this shard is at its end."""
+        if not self.hosted.directory.online:
+            self.resign()
+        return KafkaError(client_error(refused.code), refused.message)
+
+    # Answers.
+
+    def _deliver(self, decision: CoordinatorDecision) -> None:
+        """Now, or once everything that was replayed is committed."""
+        if self._is_committed():
+            for ticket, answer in decision.answers:
+                self._hand_over(ticket, answer)
+        elif decision.answers:
+            self._hold(decision.answers)
+        if decision.next_deadline_ms is not None:
+            self._arm(decision.next_deadline_ms)
+
+    def _is_committed(self) -> bool:
+        """Whether all that was replayed is; if so, nothing is held back any more."""
+        partition_log = self.hosted.partition.log
+        if partition_log.high_watermark < partition_log.log_end_offset:
+            return False
+        if self._held:
+            self._watermark_moved()
+        return True
+
+    def _hold(self, answers: Iterable[tuple[Ticket, Struct | None]]) -> None:
+        """Until the high watermark has passed all that is in the log now, or the time for that is over."""
+        end_offset = self.hosted.partition.log.log_end_offset
+        timeout_ms = self._coordinators.commit_timeout_ms
+        deadline_ms = self._coordinators.moment().monotonic_ms + timeout_ms
+        self._held.extend(Held(end_offset, deadline_ms, ticket, answer) for ticket, answer in answers)
+        if self._patience is None:
+            self._be_patient(timeout_ms)
+
+    def _watermark_moved(self) -> None:
+        high_watermark = self.hosted.partition.log.high_watermark
+        while self._held and self._held[0].end_offset <= high_watermark:
+            held = self._held.popleft()
+            self._hand_over(held.ticket, held.answer)
+
+    def _be_patient(self, delay_ms: int) -> None:
+        self._patience = asyncio.get_running_loop().call_later(delay_ms / 1000, self._give_up)
+
+    def _give_up(self) -> None:
+        """Replicas have not followed in time: clients are told to try again, and what they asked for may come true."""
+        self._patience = None
+        now_ms = self._coordinators.moment().monotonic_ms
+        while self._held and self._held[0].deadline_ms <= now_ms:
+            promise = self._parked.pop(self._held.popleft().ticket)
+            promise.break_off(KafkaError(client_error(ErrorCode.REQUEST_TIMED_OUT)))
+        if self._held:
+            self._be_patient(self._held[0].deadline_ms - now_ms)
+
+    def _hand_over(self, ticket: Ticket, answer: Struct | None) -> None:
+        """To the one who is parked; the one who is asking right now picks its answer up itself."""
+        if ticket == self._asking:
+            self._answer = answer
+        else:
+            self._parked.pop(ticket).keep(answer)
+
+    async def _sync(self) -> None:
+        """Sync the log, as `flush.messages` wants, until nothing waits for it."""
+        try:
+            while self.hosted.partition.log.recovery_point < self._flush_to:
+                await self._replicas.flush([self.hosted])
+            self._is_committed()
+        except KafkaError:
+            self.resign()
+        finally:
+            self._flush = None
+
+    # The timer.
+
+    def _arm(self, deadline_ms: int) -> None:
+        """Wake up then, or earlier where that is asked for already; waking up too early costs little."""
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._coordinators.moment().monotonic_ms)
+        self._timer = asyncio.get_running_loop().call_later(min(delay_ms, LONGEST_WAIT_MS) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        try:
+            for _ in range(MAX_EXPIRIES_PER_TURN):
+                if not self.tell(lambda shard, now: shard.expire(now)):
+                    return
+        except BaseException as failure:
+            self._coordinators.on_failure(failure)
+            raise
+        self._arm(self._coordinators.moment().monotonic_ms)

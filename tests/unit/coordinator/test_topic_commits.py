@@ -1,0 +1,78 @@
+"""A commit of one topic is written as the declared messages would write it, and read back as they would be."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.coordinator.group.offsets import offset_record
+from odradek.coordinator.group.settings import GroupSettings
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit, encode_commit
+from odradek.coordinator.runtime import encode_batch
+from odradek.coordinator.shard import Moment
+from odradek.decisions import Ticket
+from odradek.ids import Uuid
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+int64 = st.integers(-(1 << 63), (1 << 63) - 1)
+names = st.text(st.characters(codec="utf-8"), max_size=60)
+partitions = st.tuples(
+    st.integers(0, (1 << 31) - 1), int64, st.integers(-1, (1 << 31) - 1), st.one_of(st.just(""), names)
+)
+topic_ids = st.binary(min_size=16, max_size=16).filter(any)
+
+
+def topic_of(topic: str, topic_id: bytes, parts: list[PartitionCommit]) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(
+        name=topic,
+        topic_id=Uuid(topic_id),
+        partitions=[
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+            for index, offset, epoch, metadata in parts
+        ],
+    )
+
+
+@given(names, names, topic_ids, st.lists(partitions, min_size=1, max_size=70), st.integers(0, 1 << 50))
+def test_the_batch_is_the_declared_one(
+    group_id: str, topic: str, topic_id: bytes, parts: list[PartitionCommit], now_ms: int
+) -> None:
+    declared = topic_of(topic, topic_id, parts)
+    records = [offset_record(group_id, declared, part, now_ms=now_ms, retention_ms=-1) for part in declared.partitions]
+    commit = TopicCommit(group_id, "", None, -1, 9, topic, Uuid(topic_id), parts)
+    assert encode_commit(commit, now_ms=now_ms) == encode_batch(records, timestamp_ms=now_ms)
+
+
+def test_both_ways_leave_the_same_state() -> None:
+    now = Moment(1_000, 50)
+    topic_id = Uuid(b"t" * 16)
+    parts = [(0, 5, -1, ""), (3, 7, 2, "here"), (0, 6, -1, "")]
+    shards = [GroupShard(GroupSettings()), GroupShard(GroupSettings())]
+    request = OffsetCommitRequest(group_id="g", member_id="", topics=[topic_of("t", topic_id, parts)])
+    for shard in shards:
+        first = OffsetCommitRequest(group_id="g", member_id="", topics=[topic_of("t", topic_id, [(9, 1, -1, "")])])
+        for record in shard.commit(Ticket(1), first, 9, now).records:
+            shard.replay(record)
+    for record in shards[0].commit(Ticket(2), request, 9, now).records:
+        shards[0].replay(record)
+    commit = TopicCommit("g", "", None, -1, 9, "t", topic_id, parts)
+    assert shards[1].commit_topic(commit, now) is not None
+    assert shards[1].offsets.of("g") != shards[0].offsets.of("g")
+    shards[1].replay_topic_commit(commit, now)
+    assert shards[1].offsets.of("g") == shards[0].offsets.of("g")
+
+
+def test_a_group_that_is_yet_to_be_made_is_left_to_the_declared_way() -> None:
+    shard = GroupShard(GroupSettings())
+    commit = TopicCommit("g", "", None, -1, 9, "t", Uuid(b"t" * 16), [(0, 5, -1, "")])
+    assert shard.commit_topic(commit, Moment(1_000, 50)) is None
