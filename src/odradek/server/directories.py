@@ -115,8 +115,9 @@ def standalone_voter(config: NodeConfig, entropy: Entropy) -> tuple[Voter, ...]:
 def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -> Identity:
     """Read the directories at start, formatting those of a lone node that are empty.
 
-    `cluster_id` is what a new cluster is to be called, if not by a random id. FormatError when the directories are
-    another node's or another cluster's, or when formatting would hide that something was lost.
+    `cluster_id` is what a new cluster is to be called, if not by a random id; a node of several is formatted only where
+    it is given. FormatError when the directories are another node's or another cluster's, or when formatting would
+    hide that something was lost.
     """
     found = survey(config, world.disk)
     _check_owner(config, found)
@@ -126,7 +127,13 @@ def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -
     if found.unformatted:
         _check_empty(config, world.disk, found)
         known = next((meta.cluster_id for meta in found.formatted.values()), None)
-        voters = None if config.controller_quorum_voters or known else standalone_voter(config, world.entropy)
+        if known is None and not config.is_alone and not cluster_id:
+            raise FormatError(
+                f"No `meta.properties` found in {found.unformatted[0]}: the directories of a node that is not alone "
+                "are formatted first, all with the same cluster id; see `odradek storage format`."
+            )
+        alone = config.is_alone and not config.controller_quorum_voters
+        voters = standalone_voter(config, world.entropy) if alone and known is None else None
         plan = format_directories(
             config,
             world.disk,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REGISTRATION_PAUSE_MS = 250
+REGISTRATION_PAUSE_MS = 150
 """Between two tries to register, for instance while the controller takes a process of the same id to be alive."""
 
 LEAVING_PAUSE_MS = 50

@@ -11,9 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from odradek.ids import NodeId, Uuid
+from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
-from odradek.metadata.controller.brokers import NodeDescription
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
@@ -40,7 +39,7 @@ from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
 from odradek.server.latency import Latencies
-from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar
+from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, Self
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.producer_ids import ProducerIds
@@ -165,8 +164,7 @@ class Node:
 
     async def _join(self, identity: Identity) -> None:
         """Become a broker that serves."""
-        await self.controller.register(self._description(identity), self._bootstrap())
-        self.lifecycle.broker_epoch = self._broker_epoch_in(self.image)
+        await self.lifecycle.register(self._self(identity))
         self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
         await self.quorum.caught_up()
         await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
@@ -176,7 +174,7 @@ class Node:
         self._housekeeping = Housekeeping(self.config, self.replicas)
         self._housekeeping.on_failure = self.fail
         self._housekeeping.start()
-        await self.controller.unfence()
+        await self.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
         self._serve(self.config.broker_listeners)
 
@@ -208,8 +206,6 @@ class Node:
         await self.coordinators.close()
         self.fetchers.close()
         await self.isr_changes.close()
-        if self.failed is None:
-            await self.controller.fence()
         await self._close_cluster_rooms()
         self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
 
@@ -297,11 +293,18 @@ class Node:
         )
         self.quorum.on_commit = self._committed
         self.quorum.on_leader = self._leader_changed
+        self.quorum.on_leadership = self._leadership_changed
         self.quorum.on_failure = self.fail
         self._open_channels()
         self._open_replicas()
-        self.controller = Controller(config, self.world, self.quorum)
-        self.controller.on_failure = self.fail
+        if config.is_controller:
+            self.controller = Controller(
+                config, self.world, self.quorum, cluster_id=self.cluster_id, bootstrap=self._bootstrap()
+            )
+            self.controller.on_failure = self.fail
+            endpoints = self._endpoints(config.controller_advertised_listeners)
+            me = Self(self.node_id, self.cluster_id, random_uuid(self.world.entropy), endpoints, _FEATURES)
+            self._registrar = ControllerRegistrar(config, self.channel, me)
 
     def _as_voter(self, identity: Identity) -> Voter:
         """This node as it votes; one that does not has no controller listener."""
@@ -393,11 +396,17 @@ class Node:
     def _tell_directories(self, changes: TopicChanges) -> None:
         chosen = chosen_directories(self.replicas, changes.created)
         if chosen:
-            self.controller.assign_directories(chosen)
+            self.directory_assignments.tell(chosen)
 
     def _leader_changed(self) -> None:
         for channel in self._channels:
             channel.leader_changed()
+
+    def _leadership_changed(self, epoch: LeaderEpoch | None) -> None:
+        if epoch is None:
+            self.controller.deactivate()
+        else:
+            self.controller.activate(epoch)
 
     # Ports.
 
@@ -427,15 +436,16 @@ class Node:
 
     # What others are told of this node.
 
-    def _description(self, identity: Identity) -> NodeDescription:
-        return NodeDescription(
+    def _self(self, identity: Identity) -> Self:
+        return Self(
             node_id=self.node_id,
+            cluster_id=self.cluster_id,
             incarnation_id=random_uuid(self.world.entropy),
-            broker_endpoints=self._endpoints(self.config.advertised_listeners),
-            controller_endpoints=self._endpoints(self.config.controller_advertised_listeners),
+            endpoints=self._endpoints(self.config.advertised_listeners),
             features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),
+            previous_broker_epoch=min((each.clean_broker_epoch for each in self._directories), default=-1),
         )
 
     def _online_directory_ids(self, identity: Identity) -> list[Uuid]:

@@ -23,6 +23,7 @@ from odradek.apps.cli.settings import gather
 from odradek.metadata.bootstrap import FormatError
 from odradek.ports import AlreadyLocked
 from odradek.server.config import NodeConfig
+from odradek.server.lifecycle import RegistrationRefused
 from odradek.server.node import Node
 from odradek.server.quorum import BadMetadataLog
 
@@ -52,7 +53,9 @@ async def _serve(config: NodeConfig, cluster_id: str) -> int:
     stop = _Stop(asyncio.get_running_loop())
     node = Node(config, real_world(), cluster_id=cluster_id)
     node.on_failure = lambda _failure: stop.event.set()
-    await _start(node)
+    if not await _start_unless_stopped(node, stop):
+        log.info("Stopped before the node was ready.")
+        return 0
     gc.freeze()  # What has been loaded stays: the collector need not walk through it again and again.
     _say_ready(node)
     await stop.event.wait()
@@ -80,11 +83,28 @@ class _Stop:
         self.event.set()
 
 
+async def _start_unless_stopped(node: Node, stop: _Stop) -> bool:
+    """Whether the node started: in a cluster that may take until there are enough others, and nobody need wait."""
+    starting = asyncio.ensure_future(_start(node))
+    stopping = asyncio.ensure_future(stop.event.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        if node.failed is not None:
+            raise Sentence(f"the node stopped because it could not go on: {node.failed}")
+        if starting.cancelled():
+            return False
+    starting.result()
+    return True
+
+
 async def _start(node: Node) -> None:
     """Start, or say in one sentence why not."""
     try:
         await node.start()
-    except (FormatError, BadMetadataLog) as wrong:
+    except (FormatError, BadMetadataLog, RegistrationRefused) as wrong:
         raise Sentence(str(wrong)) from wrong
     except AlreadyLocked as wrong:
         directory = os.path.dirname(str(wrong))
@@ -104,10 +124,12 @@ def _os_sentence(config: NodeConfig, wrong: OSError) -> str:
 
 def _say_ready(node: Node) -> None:
     """The one line that a person waits for."""
+    config = node.config
     advertised = ", ".join(
-        str(type(one)(one.name, one.host, one.port or node.ports[one.name])) for one in node.config.advertised_listeners
+        str(type(one)(one.name, one.host, one.port or node.ports[one.name]))
+        for one in (config.advertised_listeners or config.controller_advertised_listeners)
     )
-    data = ", ".join(node.config.log_dirs)
+    data = ", ".join(config.log_dirs)
     print(
         f"Odradek {__version__} ready: {advertised} "
         f"(node {node.node_id}, cluster {node.cluster_id}, data {data}) in {time.monotonic() - BEGAN:.2f} s",

@@ -109,6 +109,10 @@ def _initial_controllers(
                 "controller.quorum.bootstrap.servers instead."
             )
         return None
+    if not config.is_controller:
+        if options.standalone:
+            raise Sentence("You can only use --standalone on a controller.")
+        return None
     if options.standalone:
         return standalone_voter(config, entropy)
     if options.initial_controllers:

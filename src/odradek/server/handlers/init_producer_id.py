@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
     if request.transactional_id is not None:
         return _refusal(ErrorCode.UNSUPPORTED_VERSION)
     try:
-        producer_id = await ctx.node.controller.next_producer_id()
+        producer_id = await ctx.node.producer_ids.next()
     except KafkaError as refused:
         return _refusal(refused.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
