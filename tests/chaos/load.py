@@ -46,6 +46,10 @@ class Load:
         new = NewTopic(self.topic, self._partitions, replication_factor, config=configs or {"min.insync.replicas": "2"})
         admin.create_topics([new])[self.topic].result(PATIENCE_S)
 
+    def delete_topic(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+        admin.delete_topics([self.topic])[self.topic].result(PATIENCE_S)
+
     @contextlib.contextmanager
     def running(self) -> Iterator[Load]:
         """The load, for the time of the block; afterwards everything that was sent has been answered."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from odradek.adapters.clock import SystemClock
 from odradek.adapters.disk import RealDisk
 from odradek.adapters.entropy import SystemEntropy
-from odradek.configdef import format_properties
+from odradek.configdef import format_properties, parse_properties
 from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
@@ -186,17 +186,21 @@ class RunningCluster:
         }
         settings |= properties
         node.properties_file.write_text(format_properties(settings), encoding="utf-8")
-        config = load(settings, host_name=node.host)
         if not node.data_directory.exists():
-            format_directories(
-                config,
-                RealDisk(),
-                SystemEntropy(),
-                now_ms=SystemClock().now_ms(),
-                cluster_id=self.cluster_id,
-                unformatted=config.log_dirs,
-                initial_controllers=None,
-            )
+            self.format(node)
+
+    def format(self, node: ClusterNode) -> None:
+        """Make its empty directories its own, as `odradek storage format` does."""
+        config = load(parse_properties(node.properties_file.read_text(encoding="utf-8")), host_name=node.host)
+        format_directories(
+            config,
+            RealDisk(),
+            SystemEntropy(),
+            now_ms=SystemClock().now_ms(),
+            cluster_id=self.cluster_id,
+            unformatted=config.log_dirs,
+            initial_controllers=None,
+        )
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,0 +1,86 @@
+"""Cuts in the network under load, inside of a network namespace of its own: `unshare --net python -m tests.chaos.cuts`.
+
+Prints every broken promise, and ends with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from tests.chaos.load import Load
+from tests.chaos.watching import leader_of, wait_until_in_sync
+
+from odradek.testing.cluster import RunningCluster, running_cluster
+from odradek.testing.namespaces import Archipelago, archipelago
+
+TOPIC = "ledger"
+CUT_S = 4.0
+"""Longer than the sessions below: whoever is cut off is fenced, and believes to lead for a while."""
+PROPERTIES = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+}
+
+
+def leader_isolated(cluster: RunningCluster, islands: Archipelago, load: Load) -> None:
+    """It reaches no other node, but clients reach it: it must acknowledge nothing that its successor lacks."""
+    leader = leader_of(cluster, TOPIC).node_id
+    islands.isolate(leader)
+    time.sleep(CUT_S)
+    load.wait_for_acknowledged(200)
+    islands.rejoin(leader)
+
+
+def leader_unheard(cluster: RunningCluster, islands: Archipelago, load: Load) -> None:
+    """It hears the others and they do not hear it."""
+    leader = leader_of(cluster, TOPIC).node_id
+    others = [node_id for node_id in cluster.nodes if node_id != leader]
+    for other in others:
+        islands.cut(leader, other)
+    time.sleep(CUT_S)
+    load.wait_for_acknowledged(200)
+    for other in others:
+        islands.heal(leader, other)
+
+
+def two_apart(cluster: RunningCluster, islands: Archipelago, load: Load) -> None:
+    """Two nodes do not reach each other, and both reach the third."""
+    leader = leader_of(cluster, TOPIC).node_id
+    other = next(node_id for node_id in cluster.nodes if node_id != leader)
+    islands.cut(leader, other)
+    islands.cut(other, leader)
+    time.sleep(CUT_S)
+    load.wait_for_acknowledged(200)
+    islands.heal(leader, other)
+    islands.heal(other, leader)
+
+
+STORIES: dict[str, Callable[[RunningCluster, Archipelago, Load], None]] = {
+    "leader-isolated": leader_isolated,
+    "leader-unheard": leader_unheard,
+    "two-apart": two_apart,
+}
+
+
+def main(names: list[str]) -> int:
+    broken: list[str] = []
+    with archipelago(3) as islands, running_cluster(properties=PROPERTIES, places=islands.places) as cluster:
+        for name in names or list(STORIES):
+            load = Load(cluster.bootstrap_servers, TOPIC, partitions=3)
+            load.create_topic()
+            with load.running():
+                load.wait_for_acknowledged(300)
+                STORIES[name](cluster, islands, load)
+                load.wait_for_acknowledged(300)
+                wait_until_in_sync(cluster, TOPIC)
+            broken += [f"{name}: {line}" for line in load.verdict()]
+            load.delete_topic()
+    print("\n".join(broken) or "every promise held")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
