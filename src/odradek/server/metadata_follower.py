@@ -14,8 +14,8 @@ from odradek.client.connection import Connection
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ids import NO_NODE, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
-from odradek.metadata.raft.core import Role
 from odradek.metadata.raft.snapshot import BadSnapshot, SnapshotId, read_snapshot
+from odradek.metadata.raft.state import Role
 from odradek.metadata.raft.wire import Address
 from odradek.ports import World
 from odradek.protocol.codec import Message

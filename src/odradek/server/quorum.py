@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ids import NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
-from odradek.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, RELEASES
-from odradek.metadata.image import Changes, Image, Provenance, UnknownRecord
-from odradek.metadata.image.difference import difference
-from odradek.metadata.loader import Loader
+from odradek.metadata.features import METADATA_VERSION
+from odradek.metadata.image import Changes, Image, UnknownRecord
 from odradek.metadata.raft.control_records import control_record, read_control_record, recorded_voters
-from odradek.metadata.raft.core import Raft, Send, Timing
+from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.quorum_state import BadQuorumState, QuorumState
-from odradek.metadata.raft.snapshot import QuorumRecords, Snapshot, SnapshotId, build_snapshot
+from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
+from odradek.metadata.raft.state import Send, Timing
 from odradek.metadata.raft.voters import BadVoters, Membership, ReplicaKey, Voter
 from odradek.metadata.raft.wire import Address, vote_response
 from odradek.metadata.records import FeatureLevelRecord, NoOpRecord
-from odradek.metadata.serde import decode_record, encode_record
+from odradek.metadata.serde import encode_record
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
@@ -39,6 +37,7 @@ from odradek.protocol.records.record import Record
 from odradek.server.metadata_follower import MetadataFollower
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
+from odradek.server.replay import Replay, SnapshotSettings, Written, not_controller
 from odradek.values import replace, value
 
 __all__ = ["BadMetadataLog", "Quorum", "QuorumSettings"]
@@ -50,9 +49,6 @@ ResultT = TypeVar("ResultT")
 MAX_RECORDS_PER_BATCH = 20_000
 """More than any request may ask for, so each is one batch. Only a broker that leads more partitions when it starts
 makes more records at once, and those need not be all or nothing; a batch must stay below Kafka's 8 MiB."""
-
-MAX_REPLAY_BYTES = 4 << 20
-"""So much of the log is replayed in one go, lest a node that has much to catch up with stands still meanwhile."""
 
 CLOSING_MS = 1000
 """How long a leader that stops waits for the others to take note."""
@@ -81,16 +77,6 @@ class QuorumSettings:
     auto_join: bool = False
 
 
-@value
-class _Appended:
-    """A batch this leader wrote, still in memory: it need not be read again to be replayed."""
-
-    base_offset: int
-    end_offset: int
-    records: Sequence[Message]
-    timestamp_ms: int
-
-
 class Quorum:
     """The metadata log, who leads it, and the newest image of it."""
 
@@ -109,9 +95,9 @@ class Quorum:
     ) -> None:
         """`me` is this node as a voter: its id, its controller listener's address, and the metadata directory's id.
 
-        `static_voters` are those of `controller.quorum.voters`, which count while kraft.version is 0; without them this
-        node is the only one. `bootstrap_servers` are where to ask who leads. A node without the controller's role does
-        not vote and follows as an observer.
+        `static_voters` are those of `controller.quorum.voters`, which count while kraft.version is 0.
+        `bootstrap_servers` are where to ask who leads; where neither names anybody else, this node is the only voter.
+        A node without the controller's role does not vote and follows as an observer.
         """
         self.cluster_id = cluster_id
         self.settings = settings
@@ -119,18 +105,28 @@ class Quorum:
         self.log = MetadataLog(
             world, metadata_log_dir, segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms
         )
-        alone = (replace(me, directory_id=ZERO_UUID),) if may_vote else ()
-        self.membership = Membership(static_voters or alone)
+        alone = may_vote and all(_is_own(server, me) for server in bootstrap_servers)
+        only = (replace(me, directory_id=ZERO_UUID),) if alone else ()
+        self.membership = Membership(static_voters or only)
         self.raft: Raft
         self._me = me
         self._may_vote = may_vote
         self._world = world
-        self._loader = Loader()
         self._write_version = 0
-        self._bytes_since_snapshot = 0
-        self._last_snapshot_ms = 0
-        self._snapshot_task: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._replay = Replay(
+            world,
+            self.log,
+            self.membership,
+            listener_name=listener_name,
+            settings=SnapshotSettings(
+                settings.max_bytes_between_snapshots,
+                settings.max_snapshot_interval_ms,
+                settings.max_retention_bytes,
+                settings.max_retention_ms,
+            ),
+        )
+        self._replay.on_applied = self._maybe_activate
+        self.turn = asyncio.Lock()
         """Events reach the core one after another: the next one when what the last one asked for is done."""
         self._peers = Peers(world.network, client_id=f"raft-client-{me.node_id}")
         self._follower = MetadataFollower(self, world, bootstrap_servers)
@@ -141,15 +137,8 @@ class Quorum:
         self._told: tuple[LeaderEpoch, NodeId, Address | None] = (LeaderEpoch(-1), NO_NODE, None)
         self._active_epoch: LeaderEpoch | None = None
         self._epoch_start_offset = NO_OFFSET
-        self._applied = Offset(0)
-        """Everything below is in the image."""
-        self._replaying = asyncio.Lock()
-        self._appended: deque[_Appended] = deque()
-        self._waiting: list[tuple[int, LeaderEpoch | None, asyncio.Future[None]]] = []
         self._parked: list[asyncio.Future[Any]] = []
         self._changed: asyncio.Future[None] | None = None
-        self.on_commit: Callable[[Image, Changes], Awaitable[None]] = _nothing_to_carry_out
-        """Awaited before an append counts as done: who asked for a topic finds it served."""
         self.on_leadership: Callable[[LeaderEpoch | None], None] = lambda epoch: None
         """Told the epoch in which this node may decide, once it may, and None when it may not any more."""
         self.on_leader: Callable[[], None] = lambda: None
@@ -160,9 +149,18 @@ class Quorum:
     # What others look at.
 
     @property
+    def on_commit(self) -> Callable[[Image, Changes], Awaitable[None]]:
+        """Awaited before an append counts as done: who asked for a topic finds it served."""
+        return self._replay.on_commit
+
+    @on_commit.setter
+    def on_commit(self, carry_out: Callable[[Image, Changes], Awaitable[None]]) -> None:
+        self._replay.on_commit = carry_out
+
+    @property
     def image(self) -> Image:
         """Everything committed."""
-        return self._loader.image
+        return self._replay.image
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -219,7 +217,7 @@ class Quorum:
     @property
     def interrupted_transaction(self) -> bool:
         """Whether the log ends inside a metadata transaction, which the controller must then abort."""
-        return self._loader.in_transaction
+        return self._replay.in_transaction
 
     # Starting.
 
@@ -241,16 +239,12 @@ class Quorum:
         if self.raft.is_leader:
             await self._lead_alone()
             return
-        async with self._turn:
+        async with self.turn:
             await self.carry_out()
         self._spawn(self._follower.run())
 
     def _load(self, *, clean: bool) -> None:
-        self._last_snapshot_ms = self._world.clock.monotonic_ms()
-        loaded = self.log.open(clean=clean)
-        if loaded is not None:
-            self._replay_snapshot(*loaded)
-            self._applied = loaded[0].end_offset
+        self._replay.load(self.log.open(clean=clean))
         state = self.log.read_state()
         self._load_membership()
         self.raft = Raft(
@@ -270,14 +264,13 @@ class Quorum:
         )
         self._check_place(state)
         if self.raft.is_lone_voter:
-            self._replay_all()
-        self._check_features()
+            self._replay.load_all()
+        self._write_version = self._replay.check_features()
 
     def _load_membership(self) -> None:
         """Voters count from the moment they are in the log, so all of it is looked through for them."""
-        for batch in self.log.batches(self._applied, self.log.log_end_offset):
-            header = read_header(batch)
-            if header.is_control:
+        for batch in self.log.batches(self._replay.applied, self.log.log_end_offset):
+            if read_header(batch).is_control:
                 self._note_control_batch(batch)
 
     def _check_place(self, state: QuorumState | None) -> None:
@@ -285,7 +278,7 @@ class Quorum:
         voters = self.membership.voters
         if not self._may_vote:
             return
-        if not self.membership.is_dynamic and not self.raft.is_voter:
+        if voters and not self.membership.is_dynamic and not self.raft.is_voter:
             named = ", ".join(str(voter.node_id) for voter in voters) or "nobody"
             raise BadVoters(f"this node ({self._me.node_id}) is not among the voters of its quorum: {named}.")
         mine = self.membership.voter(self._me.node_id)
@@ -300,34 +293,6 @@ class Quorum:
                 "leader, it votes only for others whose log is empty too."
             )
 
-    def _replay_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        self.membership.loaded(snapshot.kraft_version, snapshot.voters)
-        last_offset = Offset(snapshot_id.end_offset - 1)
-        provenance = Provenance(last_offset, snapshot_id.epoch, snapshot.last_contained_timestamp_ms)
-        self._loader.replay(snapshot.records, provenance)
-
-    def _replay_all(self) -> None:
-        """Everything a lone voter has in its log is committed, or about to be: nobody else can say otherwise."""
-        newest = self.image.provenance
-        records: list[Message] = []
-        for batch in self.log.batches(self._applied, self.log.log_end_offset):
-            header = read_header(batch)
-            newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
-            if not header.is_control:
-                self._bytes_since_snapshot += header.size
-                records += [decode_record(record.value or b"") for record in decode_records(batch)]
-        self._loader.replay(records, newest)
-        self._applied = self.log.log_end_offset
-
-    def _check_features(self) -> None:
-        level = self.image.features.metadata_version
-        if level > LATEST_METADATA_VERSION:
-            raise BadMetadataLog(
-                f"The cluster has {METADATA_VERSION} {level}, and this node knows none above "
-                f"{LATEST_METADATA_VERSION} ({RELEASES[LATEST_METADATA_VERSION]})."
-            )
-        self._write_version = level
-
     async def _lead_alone(self) -> None:
         """Nobody is waited for, and nothing is synced but the epoch: the first commit syncs the rest."""
         ready = self.raft.take()
@@ -335,15 +300,23 @@ class Quorum:
         if ready.state is not None:
             self.log.write_state(ready.state, self.membership)
         self._epoch_start_offset = self._append_control(ready.records)
-        self._applied = self.log.log_end_offset
+        self._replay.skip_to(self.log.log_end_offset)
         self._tell_leader()
         self._maybe_activate()
 
     # The core's events and what follows from them.
 
     async def step(self, event: Callable[[int], ResultT]) -> ResultT:
-        """Hand the core one event (`event(now_ms)`), and come back once what follows from it is done."""
-        async with self._turn:
+        """Hand the core one event (`event(now_ms)`), and come back once what follows from it is done.
+
+        Whoever asked may go away meanwhile; what was begun is done to its end all the same, and in its turn.
+        """
+        if self._closed:
+            raise not_controller()
+        return await asyncio.shield(self._spawn(self._step(event)))
+
+    async def _step(self, event: Callable[[int], ResultT]) -> ResultT:
+        async with self.turn:
             result = event(self._world.clock.monotonic_ms())
             await self.carry_out()
             return result
@@ -407,21 +380,24 @@ class Quorum:
         if due_ms is not None and not self._closed:
             wait_ms = max(due_ms - self._world.clock.monotonic_ms(), 0)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later((wait_ms + 1) / 1000, lambda: self._spawn(self.step(self.raft.tick)))
+            self._timer = loop.call_later((wait_ms + 1) / 1000, self._tick)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        if self._closed:
-            work.close()
-            return
+    def _tick(self) -> None:
+        self._timer = None
+        self._spawn(self._step(self.raft.tick))
+
+    def _spawn(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
+        if self._closed:
+            task.cancel()
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            failure = task.exception()
-            assert failure is not None
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not self._closed:
             self.on_failure(failure)
 
     def _tell_leader(self) -> None:
@@ -432,8 +408,7 @@ class Quorum:
             log.info("This node is not the active controller any more")
             self.on_leadership(None)
         if not raft.is_leader:
-            self._appended.clear()
-            self._fail_waiting()
+            self._replay.forget_written()
         standing = (raft.epoch, raft.leader_id, raft.leader_address)
         if standing != self._told:
             if standing[:2] != self._told[:2]:
@@ -474,7 +449,7 @@ class Quorum:
         error of the disk is the end of this node.
         """
         if not self.is_active or (epoch is not None and epoch != self.raft.epoch):
-            raise _not_controller()
+            raise not_controller()
         epoch = self.raft.epoch
         if any(batches):
             self._write(batches, epoch)
@@ -483,27 +458,26 @@ class Quorum:
             return
         end_offset = self.log.log_end_offset
         await self._sync_own()
-        if self._applied < end_offset:
-            if self.raft.high_watermark >= end_offset and not self._replaying.locked():
-                await self._apply()
-            else:
-                await self._replayed(end_offset, epoch)
+        if self.raft.high_watermark >= end_offset and not self._replay.is_busy:
+            await self._replay.run(self._committed_end_offset)
+        else:
+            await self._until(end_offset, epoch)
 
     def _write(self, batches: Sequence[Sequence[Message]], epoch: LeaderEpoch) -> None:
         now_ms = self._world.clock.now_ms()
         offset: int = self.log.log_end_offset
         built: list[bytearray] = []
-        appended: list[_Appended] = []
+        written: list[Written] = []
         for records in batches:
             for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
                 part = records[start : start + MAX_RECORDS_PER_BATCH]
                 framed = [Record(value=self._encode(record)) for record in part]
                 built.append(build_batch(framed, base_offset=offset, leader_epoch=epoch, timestamp=now_ms))
-                appended.append(_Appended(offset, offset + len(part), part, now_ms))
+                written.append(Written(offset, offset + len(part), part, epoch, now_ms))
                 offset += len(part)
         self.log.append(built, now_ms)
-        self._appended += appended
-        self._bytes_since_snapshot += sum(len(batch) for batch in built)
+        self._replay.wrote(written)
+        self._replay.grown(sum(len(batch) for batch in built))
         self._note_busy()
 
     def _encode(self, record: Message) -> bytes:
@@ -540,41 +514,25 @@ class Quorum:
         if self.raft.is_leader and self.raft.epoch == epoch and self.raft.synced(end_offset):
             self._advanced()
 
-    async def _replayed(self, end_offset: int, epoch: LeaderEpoch | None) -> None:
-        """Wait until the image has all below `end_offset`; NOT_CONTROLLER if `epoch` is over before."""
-        if self._applied >= end_offset:
-            return
-        if epoch is not None and not (self.raft.is_leader and self.raft.epoch == epoch):
-            raise _not_controller()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((end_offset, epoch, future))
-        await future
+    async def _until(self, end_offset: int, epoch: LeaderEpoch) -> None:
+        if self._replay.applied < end_offset and not (self.raft.is_leader and self.raft.epoch == epoch):
+            raise not_controller()
+        await self._replay.until(end_offset, epoch)
 
     async def committed(self, end_offset: Offset) -> None:
         """Wait until everything below is committed in the epoch this node leads; NOT_CONTROLLER if it ends before."""
-        await self._replayed(end_offset, self.raft.epoch)
+        await self._until(end_offset, self.raft.epoch)
 
     async def caught_up(self) -> None:
         """Come back once all that the leader has committed by now is replayed here."""
         while self.raft.high_watermark < 0 and not self.is_active:
-            await self._news()
-        await self._replayed(min(self.raft.high_watermark, self.log.log_end_offset), None)
+            waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self.park(waiter)
+            await waiter
+        await self._replay.until(self._committed_end_offset(), None)
 
-    async def _news(self) -> None:
-        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.park(waiter)
-        await waiter
-
-    def _fail_waiting(self) -> None:
-        kept: list[tuple[int, LeaderEpoch | None, asyncio.Future[None]]] = []
-        for end_offset, epoch, future in self._waiting:
-            if epoch is None:
-                kept.append((end_offset, epoch, future))
-            elif not future.done():
-                future.set_exception(_not_controller())
-        self._waiting = kept
-
-    # Replaying what is committed.
+    def _committed_end_offset(self) -> int:
+        return min(self.raft.high_watermark, self.log.log_end_offset)
 
     def _advanced(self) -> None:
         """The high watermark may have moved: tell who waits, and replay."""
@@ -582,79 +540,13 @@ class Quorum:
             self.log.committed(self.raft.high_watermark)
             self.wake()
         # A lone voter's append replays what it wrote itself, without a task.
-        mine = self.raft.is_lone_voter and not self._waiting
-        if not mine and not self._replaying.locked() and self._applied < self._replayable_end_offset:
-            self._spawn(self._apply())
-
-    @property
-    def _replayable_end_offset(self) -> int:
-        return min(self.raft.high_watermark, self.log.log_end_offset)
-
-    async def _apply(self) -> None:
-        """Replay everything committed, piece by piece, and carry it out; one at a time does so."""
-        async with self._replaying:
-            while self._applied < self._replayable_end_offset:
-                self.log.committed(self.raft.high_watermark)
-                changes = self._replay_next()
-                if changes is not None:
-                    await self.on_commit(self.image, changes)
-                self._note_applied()
-                self._maybe_snapshot()
-
-    def _replay_next(self) -> Changes | None:
-        """The next piece: what this leader still has in memory, else from the log; None for control records alone."""
-        end_offset = self._replayable_end_offset
-        records: list[Message] = []
-        newest: Provenance | None = None
-        appended = self._appended
-        while appended and appended[0].base_offset < self._applied:
-            appended.popleft()
-        if appended and appended[0].base_offset == self._applied:
-            while appended and appended[0].base_offset == self._applied and appended[0].end_offset <= end_offset:
-                batch = appended.popleft()
-                records += batch.records
-                newest = Provenance(Offset(batch.end_offset - 1), self.raft.epoch, batch.timestamp_ms)
-                self._applied = Offset(batch.end_offset)
-        else:
-            newest = self._read_committed(records, end_offset)
-        if newest is None:
-            return None
-        changes = self._loader.replay(records, newest)
-        if not self.raft.is_leader:
-            self._check_features()
-        return changes if records else None
-
-    def _read_committed(self, records: list[Message], end_offset: int) -> Provenance | None:
-        newest: Provenance | None = None
-        size = 0
-        for batch in self.log.batches(self._applied, Offset(end_offset)):
-            header = read_header(batch)
-            if header.last_offset >= end_offset:
-                break
-            newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
-            if not header.is_control:
-                records += [decode_record(record.value or b"") for record in decode_records(batch)]
-            self._applied = Offset(header.last_offset + 1)
-            size += header.size
-            if size >= MAX_REPLAY_BYTES:
-                break
-        if not self.raft.is_leader:
-            self._bytes_since_snapshot += size
-        return newest
-
-    def _note_applied(self) -> None:
-        kept = []
-        for end_offset, epoch, future in self._waiting:
-            if end_offset > self._applied:
-                kept.append((end_offset, epoch, future))
-            elif not future.done():
-                future.set_result(None)
-        self._waiting = kept
-        self._maybe_activate()
+        mine = self.raft.is_lone_voter and not self._replay.is_awaited
+        if not mine and not self._replay.is_busy and self._replay.applied < self._committed_end_offset():
+            self._spawn(self._replay.run(self._committed_end_offset))
 
     def _maybe_activate(self) -> None:
         raft = self.raft
-        if raft.is_leader and self._active_epoch != raft.epoch and self._applied > self._epoch_start_offset >= 0:
+        if raft.is_leader and self._active_epoch != raft.epoch and self._replay.applied > self._epoch_start_offset >= 0:
             self._active_epoch = raft.epoch
             log.info("This node is the active controller of epoch %d", raft.epoch)
             self._note_busy()
@@ -714,11 +606,11 @@ class Quorum:
 
     async def truncate(self, end_offset: Offset) -> None:
         """Cut what the leader does not have; what is committed cannot be meant. The caller has the turn."""
-        if end_offset < max(self._applied, self.log.high_watermark):
+        kept = max(self._replay.applied, self.log.high_watermark)
+        if end_offset < kept:
             raise BadMetadataLog(
                 f"The leader of epoch {self.raft.epoch} asks to truncate the metadata log to offset {end_offset}, and "
-                f"everything below {max(self._applied, self.log.high_watermark)} is committed: a majority of the "
-                "voters must have lost its disks."
+                f"everything below {kept} is committed: a majority of the voters must have lost its disks."
             )
         log.info("Truncating the metadata log to offset %d, as the leader's goes on differently", end_offset)
         await self.log.truncate_to(end_offset)
@@ -730,72 +622,19 @@ class Quorum:
     async def take_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
         """A whole snapshot from the leader replaces log and image. The caller has the turn."""
         await self.log.snapshots.write(snapshot_id, content, timestamp_ms=snapshot.last_contained_timestamp_ms)
-        async with self._replaying:
-            await self.log.begin_at_snapshot(snapshot_id)
-            before = self.image
-            self._loader = Loader()
-            self._replay_snapshot(snapshot_id, snapshot)
-            self._check_features()
-            self._applied = snapshot_id.end_offset
-            self._bytes_since_snapshot = 0
-            self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
-            await self.on_commit(self.image, difference(before, self.image))
-            self._note_applied()
+        await self._replay.start_over(snapshot_id, snapshot)
+        self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
         await self.carry_out()
 
-    # Leading: what a replica asks for.
-
-    @property
-    def turn(self) -> asyncio.Lock:
-        return self._turn
-
     def note_fetch(self) -> None:
-        """A replica's fetch may have moved the high watermark."""
+        """A replica's fetch may have moved the high watermark; a lone voter's may wait for the first commit."""
         self._advanced()
-
-    # Snapshots.
-
-    def _maybe_snapshot(self) -> bool:
-        settings = self.settings
-        age_ms = self._world.clock.monotonic_ms() - self._last_snapshot_ms
-        due = self._bytes_since_snapshot >= settings.max_bytes_between_snapshots or (
-            0 < settings.max_snapshot_interval_ms <= age_ms
-        )
-        if not due or self._snapshot_task is not None or self._loader.in_transaction or self._closed:
-            return False
-        self._bytes_since_snapshot = 0
-        self._last_snapshot_ms = self._world.clock.monotonic_ms()
-        self._snapshot_task = asyncio.create_task(self.write_snapshot())
-        self._snapshot_task.add_done_callback(self._snapshot_done)
-        return True
-
-    def _snapshot_done(self, task: asyncio.Task[None]) -> None:
-        self._snapshot_task = None
-        if not task.cancelled() and isinstance(task.exception(), OSError):
-            # The log is whole without it; the next commit that finds one due tries again.
-            log.error("Could not write a metadata snapshot: %s", task.exception())
+        if self.raft.high_watermark < 0 and self.raft.is_lone_voter:
+            self._spawn(self._sync_own())
 
     async def write_snapshot(self) -> None:
-        """Write the committed image down, and let go of what it makes unnecessary."""
-        image = self.image
-        snapshot_id = SnapshotId(Offset(image.provenance.offset + 1), image.provenance.epoch)
-        if self.log.newest_snapshot == snapshot_id:
-            return
-        kraft_version, voters = self.membership.as_of(snapshot_id.end_offset)
-        quorum = QuorumRecords(kraft_version, voters, self.listener_name) if kraft_version else None
-        now_ms = self._world.clock.now_ms()
-        content = await self._world.workers.run(
-            lambda: build_snapshot(
-                image.records(),
-                metadata_version=image.features.metadata_version,
-                epoch=image.provenance.epoch,
-                last_contained_timestamp_ms=image.provenance.timestamp_ms,
-                now_ms=now_ms,
-                quorum=quorum,
-            )
-        )
-        await self.log.snapshots.write(snapshot_id, content, timestamp_ms=image.provenance.timestamp_ms)
-        self.log.clean(now_ms, max_bytes=self.settings.max_retention_bytes, max_age_ms=self.settings.max_retention_ms)
+        """Write the committed image down now, and let go of what that makes unnecessary."""
+        await self._replay.write_snapshot()
 
     # Stopping.
 
@@ -808,7 +647,7 @@ class Quorum:
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
-        async with self._turn, self.log.device:  # A worker may be in the middle of what it was given.
+        async with self.turn, self.log.device:  # A worker may be in the middle of what it was given.
             for task in list(self._tasks):
                 task.cancel()
         if self._tasks:
@@ -816,8 +655,7 @@ class Quorum:
         self._peers.close()
         self._follower.close()
         self.wake()
-        if self._snapshot_task is not None:
-            await asyncio.wait([self._snapshot_task])
+        await self._replay.close()
         self.log.close()
 
     async def _resign(self) -> None:
@@ -832,13 +670,9 @@ class Quorum:
         return self._me.key
 
 
+def _is_own(server: Address, me: Voter) -> bool:
+    return server[1] == me.port and server[0] in (me.host, "localhost", "127.0.0.1", "::1")
+
+
 def _is_pre_vote(request: Message) -> bool:
     return isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote
-
-
-def _not_controller() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
-
-
-async def _nothing_to_carry_out(image: Image, changes: Changes) -> None:
-    """Until the node has partitions to change."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek.ids import METADATA_TOPIC_ID, NodeId, Offset
 from odradek.metadata.raft import wire
-from odradek.metadata.raft.core import FetchVerdict
+from odradek.metadata.raft.state import FetchVerdict
 from odradek.metadata.raft.voters import ReplicaKey
 from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.protocol.api import ApiKey

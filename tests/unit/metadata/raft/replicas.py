@@ -10,9 +10,10 @@ from tests.unit.metadata.building import uuid
 
 from odradek.ids import ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft.control_records import recorded_voters
-from odradek.metadata.raft.core import Raft, Role, Send, Timing
+from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.snapshot import SnapshotId
+from odradek.metadata.raft.state import Role, Send, Timing
 from odradek.metadata.raft.voters import Membership, Voter
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode

@@ -11,9 +11,10 @@ from tests.unit.metadata.raft.replicas import CLUSTER, Cluster, Replica
 from odradek.ids import NO_NODE, ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
 from odradek.metadata.raft.control_records import recorded_voters
-from odradek.metadata.raft.core import MAX_EPOCH_JUMP, TRANSITIONS, Role
+from odradek.metadata.raft.electing import MAX_EPOCH_JUMP
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.snapshot import SnapshotId
+from odradek.metadata.raft.state import TRANSITIONS, Role
 from odradek.metadata.raft.voters import ReplicaKey, Voter
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
@@ -188,6 +189,27 @@ def test_the_longest_log_wins() -> None:
     cluster.down.append(leader.me.node_id)
     cluster.pass_time(1000)
     assert cluster.leader is followers[0]
+
+
+def test_a_leader_that_resigned_can_be_elected_again_by_who_has_not_heard_of_it() -> None:
+    cluster = Cluster()
+    leader = elected(cluster)
+    others = [each.me.node_id for each in cluster.replicas.values() if each is not leader]
+    cluster.drop = lambda source, target: leader.me.node_id in (source, target)
+    cluster.down = others
+    cluster.pass_time(4000)
+    assert not leader.raft.is_leader
+    cluster.down = others[:1]
+    cluster.drop = lambda source, target: False
+    cluster.pass_time(5000)
+    assert cluster.leader is not None
+
+
+def test_who_led_a_new_cluster_has_nothing_to_remember() -> None:
+    cluster = Cluster()
+    leader = elected(cluster)
+    assert not leader.raft.amnesiac
+    assert not any(replica.raft.amnesiac for replica in cluster.replicas.values())
 
 
 # --- votes ------------------------------------------------------------------------------------------------------------
