@@ -74,6 +74,7 @@ SUPPORTED_FEATURES = (
     SupportedRange(METADATA_VERSION, OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     SupportedRange(KRAFT_VERSION, 0, 1, 0),
     SupportedRange(GROUP_VERSION, 0, 1, 1, default_since=22),
+    SupportedRange(ELIGIBLE_LEADER_REPLICAS, 0, 1, 1, default_since=26),
 )
 """Only what is served: transaction, share and streams features come with the coordinators that need them."""
 
@@ -106,6 +107,11 @@ def metadata_version_of(release: str) -> int:
 def changes_metadata(*, above: int, up_to: int) -> bool:
     """Whether a level in between writes what those below it cannot read, so that there is no way back."""
     return any(above < level <= up_to for level in _NEW_RECORDS_AT)
+
+
+def supports_eligible_leaders(metadata_version: int) -> bool:
+    """Records of partitions can name eligible leaders (KIP-966)."""
+    return metadata_version >= _ELIGIBLE_LEADERS_SINCE
 
 
 def supports_scram(metadata_version: int) -> bool:

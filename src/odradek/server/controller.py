@@ -396,7 +396,13 @@ class Controller:
     async def update_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
         kraft_version = self._quorum.kraft_version
         return await self._queue.submit(
-            lambda image, at: update_features(image, request, api_version=api_version, kraft_version=kraft_version)
+            lambda image, at: update_features(
+                image,
+                request,
+                api_version=api_version,
+                kraft_version=kraft_version,
+                min_insync_replicas=self._config.min_insync_replicas,
+            )
         )
 
     async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:

@@ -73,6 +73,7 @@ def test_kafkas_bootstrap_can_be_read_and_ours_has_its_layout() -> None:
     ours = plan(STATIC)["/b"]["bootstrap.checkpoint"]
     assert read_bootstrap(ours) == (
         FeatureLevelRecord(name="metadata.version", feature_level=30),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         FeatureLevelRecord(name="group.version", feature_level=1),
     )
     first, _, last = headers_but_for_time(ours)
@@ -124,7 +125,7 @@ def test_meta_properties_is_kafkas_file() -> None:
     ("changes", "complaint"),
     [
         ({"cluster_id": ""}, "You must specify the cluster id"),
-        ({"features": {"nope.version": 1}}, "Unsupported feature: nope.version. Supported features are: group.version"),
+        ({"features": {"nope.version": 1}}, "Unsupported feature: nope.version. Supported features are: eligible"),
         ({"features": {"metadata.version": 31}}, "No feature:metadata.version with feature level 31"),
         ({"features": {"metadata.version": 6}}, "No feature:metadata.version with feature level 6"),
         ({"features": {"kraft.version": 1}}, "Cannot set kraft.version to 1 unless KIP-853 configuration is present"),
@@ -165,11 +166,15 @@ def test_a_meta_properties_that_cannot_be(lines: str, complaint: str) -> None:
 
 
 def test_the_first_batch_is_a_transaction_where_the_release_has_them() -> None:
-    first, level, groups, last = activation_records(default_bootstrap_records(), min_insync_replicas=1)
+    first, level, eligible, groups, minimum, last = activation_records(
+        default_bootstrap_records(), min_insync_replicas=1
+    )
     assert isinstance(first, BeginTransactionRecord)
     assert first.name == "Bootstrap records"
     assert level == FeatureLevelRecord(name="metadata.version", feature_level=30)
+    assert eligible == FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
     assert groups == FeatureLevelRecord(name="group.version", feature_level=1)
+    assert isinstance(minimum, ConfigRecord)
     assert isinstance(last, EndTransactionRecord)
     old = [FeatureLevelRecord(name="metadata.version", feature_level=11)]
     assert activation_records(old, min_insync_replicas=1) == old

@@ -100,10 +100,11 @@ class Machine:
     def boot(self, *, clean: bool = False) -> Image:
         """Open, register and unfence."""
         self.open(clean=clean)
-        self.run(self._join())
+        self.run(self.join())
         return self.quorum.image
 
-    async def _join(self) -> None:
+    async def join(self) -> None:
+        """Lead, register and unfence."""
         self.controller.activate(self.quorum.epoch)
         await self.controller.register_controller(self.description().as_controller())
         await self.register()

@@ -41,7 +41,7 @@ def test_a_new_log_begins_with_the_bootstrap() -> None:
     image = machine.boot()
     assert image.features.metadata_version == 30
     assert [broker.fenced for broker in image.cluster.brokers.values()] == [False]
-    assert image.cluster.brokers[ME.node_id].broker_epoch == 6  # LeaderChange, 4 of the bootstrap, the controller.
+    assert image.cluster.brokers[ME.node_id].broker_epoch == 8  # LeaderChange, 6 of the bootstrap, the controller.
     assert epoch_in_file(machine) == machine.quorum.epoch == 1
 
 
@@ -83,7 +83,7 @@ def test_a_torn_tail_is_cut(cut: int) -> None:
     machine.change_file("00000000000000000000.log", lambda content: content[:-cut])
     machine.open()
     assert names(machine.quorum.image) == ["kept"]
-    machine.run(machine.controller.register(machine.description(), ()))
+    machine.run(machine.join())
     machine.run(machine.controller.unfence())
     machine.create("after")
     machine.crash("power")
@@ -200,9 +200,9 @@ def test_a_transaction_cut_short_is_aborted() -> None:
     machine.crash("power")
     machine.open()
     assert machine.quorum.interrupted_transaction
-    machine.run(machine.controller.register(machine.description(), ()))
+    machine.run(machine.join())
     assert not machine.quorum.interrupted_transaction
-    assert not machine.quorum.image.configs.by_resource
+    assert not machine.quorum.image.configs.of(2, "t")
 
 
 def test_a_cluster_from_the_future_is_refused() -> None:

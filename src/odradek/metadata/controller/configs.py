@@ -13,9 +13,11 @@ from typing import TypeVar
 from odradek.configdef import ConfigTable, ConfigType, value_text
 from odradek.decisions import Decision
 from odradek.metadata.controller import decided, repeated
+from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
+from odradek.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from odradek.metadata.image import Image
-from odradek.metadata.image.configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
-from odradek.metadata.records import ConfigRecord
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
+from odradek.metadata.records import ClearElrRecord, ConfigRecord
 from odradek.metadata.topic_names import name_error
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -107,6 +109,7 @@ def _alter(
             if name in twice:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             changes = wanted(resource)
+            _check_min_isr(image, name, changes)
             before = image.configs.of(*name)
             after = {key: text for key, text in {**before, **changes}.items() if text is not None}
             _check_name(name)
@@ -122,7 +125,38 @@ def _alter(
             # A broker's key is written again even where it stays the same: Kafka's way to have a file read anew.
             if text != before.get(key) or name[0] == BROKER_RESOURCE
         ]
+    if _with_elr(image):
+        records += _forgotten_eligible_leaders(records)
     return records, failures
+
+
+def _with_elr(image: Image) -> bool:
+    return image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
+
+
+def _check_min_isr(image: Image, resource: Resource, changes: Mapping[str, str | None]) -> None:
+    """With eligible leaders min.insync.replicas is the cluster's or a topic's, never a broker's (KIP-966)."""
+    resource_type, name = resource
+    if resource_type != BROKER_RESOURCE or MIN_INSYNC_REPLICAS not in changes or not _with_elr(image):
+        return
+    if name != ALL_BROKERS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        )
+    if changes[MIN_INSYNC_REPLICAS] is None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        )
+
+
+def _forgotten_eligible_leaders(records: Sequence[Message]) -> list[Message]:
+    """Who was eligible under another min.insync.replicas may lack what was acknowledged under this one."""
+    forgotten: list[Message] = []
+    for record in records:
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS:
+            name = record.resource_name if record.resource_type == TOPIC_RESOURCE else ""
+            forgotten.append(ClearElrRecord(topic_name=name))
+    return forgotten
 
 
 def _judged(after: Mapping[str, str], before: Mapping[str, str], table: ConfigTable) -> dict[str, str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 from odradek.decisions import Decision
 from odradek.metadata.controller import decided
+from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
 from odradek.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
     changes_metadata,
     supported_feature,
+    supports_eligible_leaders,
 )
 from odradek.metadata.image import Image
-from odradek.metadata.records import FeatureLevelRecord
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
+from odradek.metadata.records import ConfigRecord, FeatureLevelRecord
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_features import (
@@ -36,19 +41,25 @@ class UpgradeType(IntEnum):
 
 
 def update_features(
-    image: Image, request: UpdateFeaturesRequest, *, api_version: int, kraft_version: int
+    image: Image, request: UpdateFeaturesRequest, *, api_version: int, kraft_version: int, min_insync_replicas: int
 ) -> Decision[Message, UpdateFeaturesResponse]:
-    """Nothing changes unless every level can be had."""
+    """Nothing changes unless every level can be had.
+
+    `min_insync_replicas` is the file's: with eligible leaders one value must count for the whole cluster.
+    """
     records: list[Message] = []
     try:
         for update in request.feature_updates:
             records += _update(image, update, api_version=api_version, kraft_version=kraft_version)
+        _check_dependencies(image, records)
     except KafkaError as refused:
         message = "The update failed for all features since the following feature had an error: " + refused.message
         return decided((), UpdateFeaturesResponse(error_code=refused.code, error_message=message))
     results = []
     if api_version < _ONE_RESULT_SINCE:
         results = [UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
+    if any(_enables_elr(record) for record in records):
+        records = [*_one_min_isr_for_all(image, min_insync_replicas), *records]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     return decided(() if request.validate_only else records, response)
 
@@ -76,6 +87,37 @@ def _update(image: Image, update: FeatureUpdateKey, *, api_version: int, kraft_v
             f"Unsupported metadata.version downgrade from {current} to {level}. {why}",
         )
     return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _check_dependencies(image: Image, records: list[Message]) -> None:
+    levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+    elr = levels.get(ELIGIBLE_LEADER_REPLICAS, image.features.level(ELIGIBLE_LEADER_REPLICAS))
+    metadata_version = levels.get(METADATA_VERSION, image.features.metadata_version)
+    if elr and not supports_eligible_leaders(metadata_version):
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{ELIGIBLE_LEADER_REPLICAS} {elr} needs a higher {METADATA_VERSION} than {metadata_version}.",
+        )
+
+
+def _enables_elr(record: Message) -> bool:
+    return (
+        isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS and record.feature_level > 0
+    )
+
+
+def _one_min_isr_for_all(image: Image, min_insync_replicas: int) -> Iterator[Message]:
+    """min.insync.replicas as a setting of the cluster and of no broker: who is eligible depends on it (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in image.configs.of(BROKER_RESOURCE, ALL_BROKERS):
+        yield ConfigRecord(
+            resource_type=BROKER_RESOURCE,
+            resource_name=ALL_BROKERS,
+            name=MIN_INSYNC_REPLICAS,
+            value=str(min_insync_replicas),
+        )
+    for (resource_type, name), configs in image.configs.by_resource.items():
+        if resource_type == BROKER_RESOURCE and name != ALL_BROKERS and MIN_INSYNC_REPLICAS in configs:
+            yield ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None)
 
 
 def _wrong_with(image: Image, update: FeatureUpdateKey, kind: int, current: int) -> str | None:

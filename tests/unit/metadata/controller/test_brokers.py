@@ -40,7 +40,11 @@ NODE = NodeDescription(
     incarnation_id=uuid(900),
     broker_endpoints=(Endpoint("PLAINTEXT", "localhost", 9092, 0),),
     controller_endpoints=(Endpoint("CONTROLLER", "localhost", 9093, 0),),
-    features=(FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1)),
+    features=(
+        FeatureRange("metadata.version", 7, 30),
+        FeatureRange("kraft.version", 0, 1),
+        FeatureRange("eligible.leader.replicas.version", 0, 1),
+    ),
     rack="r",
     log_dirs=(uuid(1001), uuid(1002)),
 )

@@ -161,7 +161,7 @@ def update(
         ],
         validate_only=validate_only,
     )
-    decision = update_features(image, request, api_version=api_version, kraft_version=1)
+    decision = update_features(image, request, api_version=api_version, kraft_version=1, min_insync_replicas=1)
     written = [(each.name, each.feature_level) for each in decision.records if isinstance(each, FeatureLevelRecord)]
     return written, decision.answers[0][1]
 

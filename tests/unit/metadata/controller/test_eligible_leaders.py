@@ -1,0 +1,77 @@
+"""KIP-966 beside elections: the feature, and the one setting that says who is eligible."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.metadata.building import broker, cluster, led_by, replayed, the_partition, with_elr, with_topic
+
+from odradek.configdef import ConfigKey, ConfigTable, ConfigType
+from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
+from odradek.metadata.controller.features import update_features
+from odradek.metadata.image import Image
+from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
+from odradek.metadata.records import ConfigRecord
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+ELR = "eligible.leader.replicas.version"
+MIN_ISR = "min.insync.replicas"
+TABLE = ConfigTable([ConfigKey(MIN_ISR, ConfigType.INT, 1, "A number.")])
+RULES = ConfigRules(dict.fromkeys((TOPIC_RESOURCE, BROKER_RESOURCE), TABLE), lambda resource, configs: None)
+
+
+def set_min_isr(image: Image, resource_type: int, name: str, text: str | None) -> tuple[ErrorCode, Image]:
+    operation = Operation.DELETE if text is None else Operation.SET
+    config = AlterableConfig(name=MIN_ISR, config_operation=operation, value=text)
+    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    decision = incremental_alter_configs(image, request, rules=RULES)
+    return ErrorCode(decision.answers[0][1].responses[0].error_code), replayed(image, decision.records)
+
+
+def raise_feature(image: Image, level: int = 1) -> tuple[ErrorCode, Image]:
+    update = FeatureUpdateKey(feature=ELR, max_version_level=level, upgrade_type=1)
+    request = UpdateFeaturesRequest(feature_updates=[update], validate_only=False)
+    decision = update_features(image, request, api_version=2, kraft_version=0, min_insync_replicas=2)
+    return ErrorCode(decision.answers[0][1].error_code), replayed(image, decision.records)
+
+
+def test_with_the_feature_one_minimum_counts_for_the_cluster() -> None:
+    own = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="1", name=MIN_ISR, value="3")
+    code, after = raise_feature(replayed(cluster(), [own]))
+    assert code is ErrorCode.NONE
+    assert after.features.level(ELR) == 1
+    assert after.configs.by_resource == {(BROKER_RESOURCE, ALL_BROKERS): {MIN_ISR: "2"}}
+    everyones = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=ALL_BROKERS, name=MIN_ISR, value="1")
+    _, after = raise_feature(replayed(cluster(), [everyones]))
+    assert after.configs.by_resource == {(BROKER_RESOURCE, ALL_BROKERS): {MIN_ISR: "1"}}
+
+
+def test_the_feature_needs_records_that_can_hold_it() -> None:
+    code, after = raise_feature(cluster(metadata_version=22))
+    assert code is ErrorCode.INVALID_UPDATE_VERSION
+    assert after.features.level(ELR) == 0
+
+
+@pytest.mark.parametrize(("name", "text"), [("1", "2"), ("1", None), (ALL_BROKERS, None)])
+def test_no_broker_has_a_minimum_of_its_own(name: str, text: str | None) -> None:
+    image = replayed(
+        with_elr(cluster()),
+        [ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=ALL_BROKERS, name=MIN_ISR, value="1")],
+    )
+    assert set_min_isr(image, BROKER_RESOURCE, name, text)[0] is ErrorCode.INVALID_CONFIG
+    assert set_min_isr(image, BROKER_RESOURCE, ALL_BROKERS, "2")[0] is ErrorCode.NONE
+    assert set_min_isr(cluster(), BROKER_RESOURCE, name, text)[0] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, ALL_BROKERS)])
+def test_another_minimum_makes_everybody_ineligible(resource_type: int, name: str) -> None:
+    image = with_topic(with_elr(cluster(broker(1), broker(2))), led_by(1, [1, 2], [1], eligible_leader_replicas=[2]))
+    _, after = set_min_isr(image, resource_type, name, "2")
+    assert the_partition(image).elr == (2,)
+    assert the_partition(after).elr == ()
