@@ -548,6 +548,7 @@ class Quorum:
         raft = self.raft
         if raft.is_leader and self._active_epoch != raft.epoch and self._replay.applied > self._epoch_start_offset >= 0:
             self._active_epoch = raft.epoch
+            self._write_version = self.image.features.metadata_version
             log.info("This node is the active controller of epoch %d", raft.epoch)
             self._note_busy()
             self.on_leadership(raft.epoch)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.unit.metadata.building import uuid
 from tests.unit.server.quorum_rig import QuorumRig, setting, settings_in
+
+from odradek.ids import NodeId
+from odradek.metadata.records import RegisterBrokerRecord
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -45,5 +49,33 @@ def test_a_killed_leader_is_replaced_within_tens_of_milliseconds(seed: int) -> N
         await leader.start()
         await rig.agree()
         assert settings_in(leader) == ["a", "b"]
+
+    rig.run(test)
+
+
+def test_a_follower_that_comes_to_lead_writes_records_in_the_versions_of_the_cluster() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        await rig.agree()
+        leader.crash()
+        other = await rig.active()
+        record = RegisterBrokerRecord(
+            broker_id=7,
+            incarnation_id=uuid(7),
+            broker_epoch=7,
+            end_points=[],
+            features=[],
+            rack=None,
+            log_dirs=[uuid(8)],
+        )
+        await rig.append(other, record)
+        await rig.agree()
+        for seat in rig.seats:
+            if seat.is_up:
+                assert seat.image.cluster.brokers[NodeId(7)].log_dirs == (uuid(8),)
 
     rig.run(test)
