@@ -133,6 +133,7 @@ class QuorumCluster(Cluster):
         self.members = {member.name: member for member in members(self.shape)}
         super().__init__(seed, history, machines=_properties(self.shape, list(self.members.values()), draw))
         voters = _voters(list(self.members.values()), self.draw("directory ids")) if self.shape.dynamic else None
+        self.internet.whole = 0.95  # Frames in pieces are met often enough, and cost as much as whole ones.
         self.controllers: dict[int, Controller] = {}
         """All that are or may become voters."""
         for name, machine in self.machines.items():

@@ -165,7 +165,7 @@ def test_images_of_one_offset_are_the_same() -> None:
     assert committed_same.check(history(committed(1, 5, *whole), committed(2, 5, *whole))) == []
     broken = committed_same.check(history(committed(1, 5, *whole), committed(1, 6, *whole), committed(2, 5, *cut)))
     assert broken
-    assert broken[0].startswith("nodes 1 and 2 have different images at offset 5: cluster is ")
+    assert broken[0].startswith("nodes 1 and 2 have different images at offset 5: image.cluster.brokers is ")
 
 
 def test_an_answered_change_is_in_every_later_image() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 from odradek.metadata.image import Image
 from odradek.sim.history import Batch, Committed, History
 
@@ -50,6 +53,7 @@ def _of_images(history: History) -> list[str]:
                     f"nodes {event.node_id} and {node_id} have different images "
                     f"at offset {event.image.provenance.offset}: {difference(event.image, other.image)}"
                 )
+                break
     return broken
 
 
@@ -60,7 +64,16 @@ def same(one: Image, other: Image) -> bool:
     return all(getattr(one, part) == getattr(other, part) for part in PARTS)
 
 
-def difference(one: Image, other: Image) -> str:
-    """The first part that differs, in few words."""
-    part = next(part for part in PARTS if getattr(one, part) != getattr(other, part))
-    return f"{part} is {str(getattr(one, part))[:300]} and {str(getattr(other, part))[:300]}"
+def difference(one: Any, other: Any, where: str = "image") -> str:
+    """The first part of two values that differs, in few words."""
+    if type(one) is type(other) and isinstance(one, dict) and list(one) == list(other):
+        pairs = [(key, one[key], other[key]) for key in one]
+    elif type(one) is type(other) and isinstance(one, tuple) and len(one) == len(other):
+        pairs = [(index, *each) for index, each in enumerate(zip(one, other, strict=True))]
+    elif type(one) is type(other) and dataclasses.is_dataclass(one):
+        names = PARTS if isinstance(one, Image) else [field.name for field in dataclasses.fields(one)]
+        pairs = [(name, getattr(one, name), getattr(other, name)) for name in names]
+    else:
+        return f"{where} is {str(one)[:200]} and {str(other)[:200]}"
+    name, mine, theirs = next(pair for pair in pairs if pair[1] != pair[2])
+    return difference(mine, theirs, f"{where}.{name}")
