@@ -134,22 +134,37 @@ class Leadership:
             ):
                 yield progress.log_end_offset
 
-    def expansion(self, replica: NodeId, *, high_watermark: Offset, surroundings: Surroundings) -> IsrProposal | None:
-        """The ISR with this follower, if it belongs there now.
+    def expansion(
+        self,
+        *,
+        high_watermark: Offset,
+        leader_end: Offset,
+        surroundings: Surroundings,
+        now_ms: int,
+        fetched: NodeId | None = None,
+    ) -> IsrProposal | None:
+        """The ISR with all followers that belong there now, if there are any which are not in it.
 
-        It must hold all that is committed, and all of earlier epochs: what those have committed is not known here
-        before the watermark has reached this epoch's start.
+        They must hold all that is committed, and all of earlier epochs: what those have committed is not known here
+        before the watermark has reached this epoch's start. One that has not just `fetched` must not lag, either: it
+        may have fallen silent.
         """
-        progress = self.followers[replica]
-        if (
-            self.in_sync.proposal is not None
-            or replica in self.in_sync.committed
-            or progress.log_end_offset < high_watermark
-            or progress.log_end_offset < self.epoch_start_offset
-            or not surroundings.may_join(replica, progress.broker_epoch)
-        ):
+        in_sync = self.in_sync
+        if in_sync.proposal is not None or len(in_sync.committed) > len(self.followers):
             return None
-        return self._propose((*self.in_sync.committed, replica), surroundings.broker_epoch)
+        needed = max(high_watermark, self.epoch_start_offset)
+        ready = tuple(
+            replica
+            for replica, progress in self.followers.items()
+            if replica not in in_sync.committed
+            and progress.log_end_offset >= needed
+            and surroundings.may_join(replica, progress.broker_epoch)
+            and (
+                replica == fetched
+                or progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
+            )
+        )
+        return self._propose((*in_sync.committed, *ready), surroundings.broker_epoch) if ready else None
 
     def shrinking(self, *, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> IsrProposal | None:
         """The ISR without those who lag, if there are any."""
@@ -182,6 +197,8 @@ class Leadership:
         progress = self.followers.get(replica)
         return NO_BROKER_EPOCH if progress is None else progress.broker_epoch
 
-    def all_hold(self, offset: Offset) -> bool:
-        """Whether every follower has the log up to there: then none can lag."""
-        return all(progress.log_end_offset >= offset for progress in self.followers.values())
+    def is_settled(self, leader_end: Offset) -> bool:
+        """Whether everybody is in sync and has everything: then there is nothing to look after."""
+        return len(self.in_sync.committed) > len(self.followers) and all(
+            progress.log_end_offset >= leader_end for progress in self.followers.values()
+        )

@@ -233,9 +233,7 @@ class Partition:
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
         )
-        proposal = leadership.expansion(
-            replica_id, high_watermark=self.log.high_watermark, surroundings=self._surroundings
-        )
+        proposal = None if replica_id in leadership.in_sync.committed else self.catching_up(now_ms, replica_id)
         return Noted(self.advance(now_ms), proposal)
 
     def advance(self, now_ms: int) -> bool:
@@ -254,6 +252,22 @@ class Partition:
         )
 
     # The ISR.
+
+    def catching_up(self, now_ms: int, fetched: NodeId | None = None) -> IsrProposal | None:
+        """Ask for an ISR with those who have caught up, if there are any.
+
+        Fetches lead to it, and everything else that may have stood in the way: a broker that was fenced, a proposal
+        that was under way. A follower that has all there is does not mention the partition again.
+        """
+        if self.leadership is None:
+            return None
+        return self.leadership.expansion(
+            high_watermark=self.log.high_watermark,
+            leader_end=self.log.log_end_offset,
+            surroundings=self._surroundings,
+            now_ms=now_ms,
+            fetched=fetched,
+        )
 
     def lagging(self, now_ms: int) -> IsrProposal | None:
         """Ask for an ISR without followers that did not keep up, if there are any."""

@@ -135,6 +135,8 @@ class IsrChanges:
             return answer.error_code in _SETTLED_BY_METADATA
         if moved:
             hosted.committed()
+        if answer.error_code == ErrorCode.NONE:
+            self._replicas.welcome(hosted)  # Whoever caught up meanwhile had to wait for this answer.
         return True
 
 

@@ -256,10 +256,8 @@ class Replicas:
             surroundings, brokers = self.surroundings, image.cluster.brokers
             surroundings.registered = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
             surroundings.active = {broker_id: None for broker_id, broker in brokers.items() if broker.active}
-            now_ms = self._world.clock.monotonic_ms()
-            for hosted in self._unsettled:
-                if hosted.partition.leadership is not None and hosted.partition.advance(now_ms):
-                    hosted.committed()  # It waited for a broker that is not expected any more.
+            for hosted in list(self._unsettled):
+                self._look_after(hosted)
             self.on_cluster()
 
     def apply_topics(self, changes: TopicChanges) -> None:
@@ -354,7 +352,24 @@ class Replicas:
             hosted.tell_all(ALL_BYTES)  # What they were promised may not hold any more: let them ask again.
             self.on_role(hosted)
         if partition.leadership is not None:
-            self._unsettled[hosted] = None
+            self._look_after(hosted)
+
+    def _look_after(self, hosted: Hosted) -> None:
+        """Somebody who was waited for may not be expected any more; somebody who was kept out may come in."""
+        partition = hosted.partition
+        if partition.leadership is None:
+            self._unsettled.pop(hosted, None)
+            return
+        self._unsettled[hosted] = None
+        if partition.advance(self._world.clock.monotonic_ms()):
+            hosted.committed()
+        self.welcome(hosted)
+
+    def welcome(self, hosted: Hosted) -> None:
+        """Ask for an ISR with the followers that have caught up."""
+        proposal = hosted.partition.catching_up(self._world.clock.monotonic_ms())
+        if proposal is not None:
+            self.on_proposal(hosted, proposal)
 
     def _delete(self, topic: TopicImage) -> Iterator[None]:
         self._by_name.pop(topic.name, None)
@@ -436,14 +451,13 @@ class Replicas:
         now_ms = self._world.clock.monotonic_ms()
         for hosted in list(self._unsettled):
             partition = hosted.partition
-            if partition.leadership is None or partition.leadership.all_hold(partition.log.log_end_offset):
+            if partition.leadership is None or partition.leadership.is_settled(partition.log.log_end_offset):
                 del self._unsettled[hosted]
                 continue
             proposal = partition.lagging(now_ms)
             if proposal is not None:
                 self.on_proposal(hosted, proposal)
-            if partition.advance(now_ms):
-                hosted.committed()  # It waited for one outside of the ISR that has fallen behind.
+            self._look_after(hosted)
 
     async def retain(self) -> None:
         """Let old segments go and remove the files of those that went long enough ago."""

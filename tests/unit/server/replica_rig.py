@@ -16,7 +16,7 @@ from odradek.client.connection import Connection
 from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import EMPTY_IMAGE, Changes, Image, Provenance
-from odradek.metadata.image.cluster import BrokerRegistration, Endpoint, register_broker_record
+from odradek.metadata.image.cluster import FENCED, UNFENCED, BrokerRegistration, Endpoint, register_broker_record
 from odradek.metadata.image.configs import TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionRegistration
 from odradek.metadata.loader import Loader
@@ -247,9 +247,12 @@ class ReplicaRig:
         )
         await self.commit(register_broker_record(registration))
 
-    async def fence(self, number: int) -> None:
+    async def fence(self, number: int, how: int = FENCED) -> None:
         epoch = self.image.cluster.brokers[NodeId(number)].broker_epoch
-        await self.commit(BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=epoch, fenced=1))
+        await self.commit(BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=epoch, fenced=how))
+
+    async def unfence(self, number: int) -> None:
+        await self.fence(number, UNFENCED)
 
     async def create_topic(
         self,
