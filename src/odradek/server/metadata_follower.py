@@ -23,6 +23,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages import fetch
 from odradek.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from odradek.server.peers import Peers, version_for
+from odradek.server.voter_place import VoterPlace
 from odradek.storage.leader_epochs import EpochEnd
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class MetadataFollower:
         self._world = world
         self._bootstrap_servers = bootstrap_servers
         self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
+        self._place = VoterPlace(quorum, world)
         self._tried = 0
         self._failures = 0
         self._followed = (LeaderEpoch(-1), NO_NODE)
@@ -54,6 +56,7 @@ class MetadataFollower:
 
     def close(self) -> None:
         self._peers.close()
+        self._place.close()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,7 +81,9 @@ class MetadataFollower:
                     await quorum.step(quorum.raft.doubt_leader)
                 fine = False
             self._failures = 0 if fine else self._failures + 1
-            if not fine:
+            if fine:
+                self._place.maybe_ask()
+            else:
                 await self._pause()
 
     # Whom to ask.

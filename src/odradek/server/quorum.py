@@ -38,6 +38,7 @@ from odradek.server.metadata_follower import MetadataFollower
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
 from odradek.server.replay import Replay, SnapshotSettings, Written, not_controller
+from odradek.server.voter_changes import VoterChanges
 from odradek.values import replace, value
 
 __all__ = ["BadMetadataLog", "Quorum", "QuorumSettings"]
@@ -130,6 +131,7 @@ class Quorum:
         """Events reach the core one after another: the next one when what the last one asked for is done."""
         self._peers = Peers(world.network, client_id=f"raft-client-{me.node_id}")
         self._follower = MetadataFollower(self, world, bootstrap_servers)
+        self.voter_changes = VoterChanges(world, self)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -237,11 +239,11 @@ class Quorum:
             raise BadMetadataLog(f"Cannot start on {self.log.directory}: {wrong}") from wrong
         self.raft.begin(self._world.clock.monotonic_ms())
         if self.raft.is_leader:
-            await self._lead_alone()
-            return
-        async with self.turn:
-            await self.carry_out()
-        self._spawn(self._follower.run())
+            self._lead_alone()
+        else:
+            async with self.turn:
+                await self.carry_out()
+        self.spawn(self._follower.run())
 
     def _load(self, *, clean: bool) -> None:
         self._replay.load(self.log.open(clean=clean))
@@ -293,7 +295,7 @@ class Quorum:
                 "leader, it votes only for others whose log is empty too."
             )
 
-    async def _lead_alone(self) -> None:
+    def _lead_alone(self) -> None:
         """Nobody is waited for, and nothing is synced but the epoch: the first commit syncs the rest."""
         ready = self.raft.take()
         assert ready is not None
@@ -313,7 +315,7 @@ class Quorum:
         """
         if self._closed:
             raise not_controller()
-        return await asyncio.shield(self._spawn(self._step(event)))
+        return await asyncio.shield(self.spawn(self._step(event)))
 
     async def _step(self, event: Callable[[int], ResultT]) -> ResultT:
         async with self.turn:
@@ -330,7 +332,7 @@ class Quorum:
             if ready.records:
                 self._begin_epoch(ready.records)
             for send in ready.sends:
-                self._spawn(self._deliver(send))
+                self.spawn(self._deliver(send))
             self._tell_leader()
         self._advanced()
         self._set_timer()
@@ -344,7 +346,7 @@ class Quorum:
             log.error("This node cannot lead: %s", full)
             self.raft.resign(self._world.clock.monotonic_ms())
         else:
-            self._spawn(self._sync_own())
+            self.spawn(self._sync_own())
 
     async def _deliver(self, send: Send) -> None:
         address = (send.to.host, send.to.port)
@@ -384,9 +386,9 @@ class Quorum:
 
     def _tick(self) -> None:
         self._timer = None
-        self._spawn(self._step(self.raft.tick))
+        self.spawn(self._step(self.raft.tick))
 
-    def _spawn(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
+    def spawn(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -504,8 +506,9 @@ class Quorum:
         """Another voter set, as the active leader; it counts from now on. Where the record ends."""
         assert self.is_active
         self._append_control([record])
-        self._spawn(self._sync_own())
+        self.spawn(self._sync_own())
         self._set_timer()
+        self._note_busy()
         return self.log.log_end_offset
 
     async def _sync_own(self) -> None:
@@ -542,7 +545,7 @@ class Quorum:
         # A lone voter's append replays what it wrote itself, without a task.
         mine = self.raft.is_lone_voter and not self._replay.is_awaited
         if not mine and not self._replay.is_busy and self._replay.applied < self._committed_end_offset():
-            self._spawn(self._replay.run(self._committed_end_offset))
+            self.spawn(self._replay.run(self._committed_end_offset))
 
     def _maybe_activate(self) -> None:
         raft = self.raft
@@ -582,7 +585,7 @@ class Quorum:
     def _write_idle(self) -> None:
         self._idle_timer = None
         if self.is_active and self.image.features.metadata_version:
-            self._spawn(self._append_idle())
+            self.spawn(self._append_idle())
 
     async def _append_idle(self) -> None:
         try:
@@ -631,7 +634,7 @@ class Quorum:
         """A replica's fetch may have moved the high watermark; a lone voter's may wait for the first commit."""
         self._advanced()
         if self.raft.high_watermark < 0 and self.raft.is_lone_voter:
-            self._spawn(self._sync_own())
+            self.spawn(self._sync_own())
 
     async def write_snapshot(self) -> None:
         """Write the committed image down now, and let go of what that makes unnecessary."""
@@ -655,6 +658,7 @@ class Quorum:
             await asyncio.wait(list(self._tasks))
         self._peers.close()
         self._follower.close()
+        self.voter_changes.close()
         self.wake()
         await self._replay.close()
         self.log.close()

@@ -57,6 +57,7 @@ _ROUTES: dict[tuple[ApiKey, Role], Route] = {}
 """By API and role: the same request may mean another thing to a broker and to a controller (Fetch)."""
 
 HANDLER_MODULES = (
+    "add_raft_voter",
     "allocate_producer_ids",
     "alter_client_quotas",
     "alter_configs",
@@ -110,9 +111,11 @@ HANDLER_MODULES = (
     "offset_fetch",
     "offset_for_leader_epoch",
     "produce",
+    "remove_raft_voter",
     "sync_group",
     "unregister_broker",
     "update_features",
+    "update_raft_voter",
     "vote",
 )
 

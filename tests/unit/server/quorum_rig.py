@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from tests.unit.metadata.building import uuid
 
+from odradek.client.connection import Connection
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import default_bootstrap_records
 from odradek.metadata.features import SUPPORTED_FEATURES
@@ -20,6 +21,7 @@ from odradek.metadata.raft.snapshot import BOOTSTRAP_SNAPSHOT, QuorumRecords, bu
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.records import ConfigRecord
 from odradek.ports import World
+from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
 from odradek.server.config import load
 from odradek.server.dispatch import Endpoints
@@ -206,8 +208,9 @@ class QuorumRig:
         )
         seat.put(f"{DIRECTORY}/{BOOTSTRAP_SNAPSHOT.file_name}", content)
 
-    def observer(self, node_id: int) -> Seat:
-        seat = Seat(self, node_id, may_vote=False)
+    def observer(self, node_id: int, *, may_vote: bool = False) -> Seat:
+        """A broker, or a controller that has no vote yet."""
+        seat = Seat(self, node_id, may_vote=may_vote)
         self.seats.append(seat)
         return seat
 
@@ -233,6 +236,23 @@ class QuorumRig:
                     return seat
             await asyncio.sleep(0.001)
         raise AssertionError("nobody became the active controller")
+
+    async def ask(self, seat: Seat, request: Message, version: int | None = None) -> Any:
+        """What a client that connects to that controller is answered."""
+        connection = await Connection.open(
+            self.internet.attach("client", Life("client")),
+            host=seat.name,
+            port=PORT,
+            client_id="client",
+            timeout_ms=5000,
+        )
+        try:
+            assert request.api_key is not None
+            kind = response_class(ApiKey(request.api_key))
+            chosen = request.max_stable_version if version is None else version
+            return await connection.ask(request, kind, chosen, timeout_ms=30_000)
+        finally:
+            connection.close()
 
     async def append(self, seat: Seat, *records: Message) -> None:
         assert seat.life is not None

@@ -41,7 +41,7 @@ class Raft(Electing):
         if asked.last_offset < 0 or not 0 <= asked.last_offset_epoch < last_epoch_limit:
             return wire.vote_response(self.standing, ErrorCode.INVALID_REQUEST)
         error = self._voter_only(asked.replica_id, asked.replica_epoch)
-        if error is ErrorCode.NONE and self._may_vote and not self.membership.is_dynamic:
+        if error is ErrorCode.NONE and self.may_vote and not self.membership.is_dynamic:
             known = self.membership.voter(asked.replica_id) is not None
             error = ErrorCode.NONE if known else ErrorCode.INCONSISTENT_VOTER_SET
         if error is not ErrorCode.NONE:

@@ -138,7 +138,7 @@ class State:
         self.role = Role.UNATTACHED
         self._cluster_id = cluster_id
         self._listener_name = listener_name
-        self._may_vote = may_vote
+        self.may_vote = may_vote
         self._log = log
         self._timing = timing
         self._draw = draw
@@ -181,7 +181,7 @@ class State:
     @property
     def is_voter(self) -> bool:
         """Whether this very replica, with this directory, has a vote."""
-        return self._may_vote and self.membership.is_voter(self.me.key)
+        return self.may_vote and self.membership.is_voter(self.me.key)
 
     @property
     def is_lone_voter(self) -> bool:

@@ -1,0 +1,21 @@
+"""RemoveRaftVoter, version 0: a controller loses its vote (KIP-853), also the leader."""
+
+from __future__ import annotations
+
+from odradek.protocol.api import ApiKey
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.authorizer import require
+from odradek.server.context import Context
+from odradek.server.routes import Role, serves
+
+
+@serves(ApiKey.REMOVE_RAFT_VOTER, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
+async def handle(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
+    try:
+        await ctx.node.quorum.voter_changes.remove(request)
+    except KafkaError as refused:
+        return RemoveRaftVoterResponse(error_code=refused.code, error_message=refused.message or None)
+    return RemoveRaftVoterResponse()
