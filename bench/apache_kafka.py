@@ -36,7 +36,7 @@ class ApacheKafka(Server):
 
 def jars() -> str:
     """The class path of the broker, its tools and a logger."""
-    return maven.classpath([maven.KAFKA_BROKER, maven.KAFKA_TOOLS, maven.SLF4J_SIMPLE])
+    return maven.classpath([maven.KAFKA_BROKER, maven.KAFKA_TOOLS, maven.KAFKA_SHELL, maven.SLF4J_SIMPLE])
 
 
 def java(

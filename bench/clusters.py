@@ -32,28 +32,32 @@ class QuorumState:
     leader: int
 
 
+@dataclass(frozen=True)
+class Member:
+    """A node to be: which server it runs, and what it does in the cluster."""
+
+    make: Callable[..., Server]
+    roles: tuple[str, ...] = ("broker", "controller")
+
+
 class Cluster:
-    """Combined nodes (`broker,controller`) in directories of their own, with their default settings."""
+    """Nodes 1, 2, 3 and so on in directories of their own, with their default settings."""
 
     def __init__(
-        self,
-        make: Callable[..., Server],
-        *,
-        nodes: int = 3,
-        directory: Path | None = None,
-        properties: dict[str, str] | None = None,
+        self, members: Sequence[Member], *, directory: Path | None = None, properties: dict[str, str] | None = None
     ) -> None:
         self._owned = directory is None
         self.directory = directory if directory is not None else Path(tempfile.mkdtemp(prefix="cluster-"))
-        seats = [Seat(node_id) for node_id in range(1, nodes + 1)]
+        seats = [Seat(number, roles=member.roles) for number, member in enumerate(members, start=1)]
+        settings = {**internal_topics(sum("broker" in seat.roles for seat in seats)), **(properties or {})}
         self.servers = [
-            make(
+            member.make(
                 self.directory / str(seat.node_id),
-                properties={**internal_topics(nodes), **(properties or {})},
+                properties=settings,
                 seat=seat,
-                voters=seats,
+                voters=[voter for voter in seats if "controller" in voter.roles],
             )
-            for seat in seats
+            for member, seat in zip(members, seats, strict=True)
         ]
         self.kind = self.servers[0].kind
 
@@ -80,8 +84,20 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
+    def brokers(self) -> list[Server]:
+        return [server for server in self.servers if "broker" in server.seat.roles]
+
+    @property
+    def controllers(self) -> list[Server]:
+        return [server for server in self.servers if "controller" in server.seat.roles]
+
+    @property
     def bootstrap(self) -> str:
-        return ",".join(server.bootstrap for server in self.servers)
+        return ",".join(server.bootstrap for server in self.brokers)
+
+    @property
+    def controller_bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{server.controller_port}" for server in self.controllers)
 
     def server(self, node_id: int) -> Server:
         """The node of that id."""
@@ -92,16 +108,16 @@ class Cluster:
         return [server for server in self.servers if server.seat.node_id != node_id]
 
     def wait_until_whole(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Until every node names every node as a live broker."""
+        """Until every broker names every broker as a live one."""
         deadline = time.monotonic() + timeout_s
-        for server in self.servers:
-            wait_for_brokers(server, len(self.servers), deadline)
+        for server in self.brokers:
+            wait_for_brokers(server, len(self.brokers), deadline)
 
     def controller(self) -> int:
         """The id of the active controller."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            states = [state for server in self.servers if (state := quorum_state(server)) is not None]
+            states = [state for server in self.controllers if (state := quorum_state(server)) is not None]
             latest = max(states, key=lambda state: (state.epoch, state.leader))
             if latest.leader >= 0:
                 return latest.leader
@@ -113,22 +129,27 @@ class Cluster:
         topics = [f"{prefix}-{number}" for number in range(-(-partitions // PARTITIONS_A_TOPIC))]
         for number, topic in enumerate(topics):
             size = min(PARTITIONS_A_TOPIC, partitions - number * PARTITIONS_A_TOPIC)
-            with wire.Connection(self.servers[0].port, timeout_s=60) as connection:
+            with wire.Connection(self.brokers[0].port, timeout_s=60) as connection:
                 error = wire.create_topic(connection, topic, size, replicas=replicas)
             if error:
                 raise RuntimeError(f"CreateTopics answered error {error}")
-            wait_for_leaders(self.servers, [topic], partitions=size, deadline=time.monotonic() + 120)
+            wait_for_leaders(self.brokers, [topic], partitions=size, deadline=time.monotonic() + 120)
         return topics
 
 
 def new_cluster(kind: str, *, nodes: int = 3, properties: dict[str, str] | None = None) -> Cluster:
-    """A cluster of Odradek or of Apache Kafka, not started."""
+    """Combined nodes of Odradek or of Apache Kafka, not started."""
+    return Cluster([Member(server_class(kind))] * nodes, properties=properties)
+
+
+def server_class(kind: str) -> type[Server]:
+    """What runs a node of that kind."""
     if kind == "odradek":
-        return Cluster(OdradekServer, nodes=nodes, properties=properties)
+        return OdradekServer
     # Imported here, so that Odradek alone can be measured where there is no Java.
     from bench.apache_kafka import ApacheKafka
 
-    return Cluster(ApacheKafka, nodes=nodes, properties=properties)
+    return ApacheKafka
 
 
 def internal_topics(nodes: int) -> dict[str, str]:

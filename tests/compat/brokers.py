@@ -10,19 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.servers import OdradekServer, Server
+from bench.clusters import Cluster, Member, server_class
+from bench.servers import Server
 
-IS_KAFKA = os.environ.get("COMPAT_SERVER", "odradek") == "kafka"
+KIND = os.environ.get("COMPAT_SERVER", "odradek")
+IS_KAFKA = KIND == "kafka"
 CLEAN_EXIT_CODE = 143 if IS_KAFKA else 0
 
 
 def new_server(directory: Path | None = None, *, properties: dict[str, str] | None = None) -> Server:
     """A broker of the kind under test, not started."""
-    if IS_KAFKA:
-        from bench.apache_kafka import ApacheKafka
+    return server_class(KIND)(directory, properties=properties)
 
-        return ApacheKafka(directory, properties=properties)
-    return OdradekServer(directory, properties=properties)
+
+def new_cluster(directory: Path, *, nodes: int = 3, properties: dict[str, str] | None = None) -> Cluster:
+    """Combined nodes of the kind under test, not started."""
+    return Cluster([Member(server_class(KIND))] * nodes, directory=directory, properties=properties)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_CLIENTS = f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
 KAFKA_BROKER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
 KAFKA_TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
+KAFKA_SHELL = f"org.apache.kafka:kafka-shell:{KAFKA_VERSION}"
 SLF4J_SIMPLE = "org.slf4j:slf4j-simple:1.7.36"
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "maven"

@@ -1,0 +1,131 @@
+"""Apache Kafka's tools for the quorum and its files, as they come, against three nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench import wire
+from bench.apache_kafka import tool
+from bench.clusters import Cluster
+from tests.compat.brokers import new_cluster
+from tests.compat.patience import eventually
+
+pytestmark = [pytest.mark.compat, pytest.mark.java]
+
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+SHELL = "org.apache.kafka.shell.MetadataShell"
+
+# A snapshot as soon as a little was written, so that the tools have one to read.
+EAGER_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes, each broker and controller, with one topic on all of them."""
+    with new_cluster(tmp_path_factory.mktemp("quorum"), properties=EAGER_SNAPSHOTS) as running:
+        with wire.Connection(running.servers[0].port) as connection:
+            assert wire.create_topic(connection, "everywhere", 6, {"retention.ms": "3600000"}, replicas=3) == 0
+        yield running
+
+
+def addresses(cluster: Cluster) -> list[tuple[str, str]]:
+    """Through the brokers, which forward, and straight to the controllers."""
+    return [
+        ("--bootstrap-server", cluster.bootstrap),
+        ("--bootstrap-controller", f"127.0.0.1:{cluster.server(cluster.controller()).controller_port}"),
+    ]
+
+
+def test_kafka_metadata_quorum_describes_three_voters(cluster: Cluster) -> None:
+    leader = cluster.controller()
+    for address in addresses(cluster):
+        status = tool(QUORUM, *address, "describe", "--status")
+        assert re.search(rf"LeaderId:\s+{leader}\b", status), status
+        assert re.search(r"LeaderEpoch:\s+[1-9]", status), status
+        assert re.search(r"HighWatermark:\s+[1-9]", status), status
+        voters = re.search(r"CurrentVoters:\s+(\[.*\])", status)
+        assert voters is not None, status
+        assert sorted(voter["id"] for voter in json.loads(voters.group(1))) == [1, 2, 3]
+        assert re.search(r"CurrentObservers:\s+\[\]", status), status
+    rows = tool(QUORUM, *addresses(cluster)[0], "describe", "--replication", "--human-readable").splitlines()
+    roles = {int(row.split()[0]): row.split()[-1] for row in rows if re.match(r"\d", row)}
+    assert roles == {node: "Leader" if node == leader else "Follower" for node in (1, 2, 3)}
+    # Followers fetch all the time: an idle cluster writes a record every half a second.
+    (row,) = [row for row in rows if row.startswith(str(next(iter({1, 2, 3} - {leader}))))]
+    assert re.search(r"\d+ ms ago", row), row
+
+
+def test_kafka_features_changes_levels_on_all_nodes(cluster: Cluster) -> None:
+    def level(address: tuple[str, str]) -> str:
+        said = tool(FEATURES, *address, "describe")
+        found = re.search(r"Feature: group\.version\s.*FinalizedVersionLevel: (\d+)", said)
+        assert found is not None, said
+        return found.group(1)
+
+    broker, controller = addresses(cluster)
+    assert level(broker) == "1"
+    said = tool(FEATURES, *broker, "downgrade", "--feature", "group.version=0")
+    assert "group.version was downgraded to 0" in said
+    assert level(controller) == "0"
+    tool(FEATURES, *controller, "upgrade", "--feature", "group.version=1")
+    eventually(lambda: level(("--bootstrap-server", cluster.servers[2].bootstrap)), "1")
+
+
+def test_kafka_topics_describes_replicas_on_three_nodes(cluster: Cluster) -> None:
+    def rows() -> list[tuple[list[int], list[int]]]:
+        said = tool(TOPICS, "--bootstrap-server", cluster.servers[1].bootstrap, "--describe", "--topic", "everywhere")
+        found = re.findall(r"Partition: \d+\s+Leader: [123]\s+Replicas: (\S+)\s+Isr: (\S+)", said)
+        return [tuple(sorted(map(int, ids.split(","))) for ids in row) for row in found]  # type: ignore[misc]
+
+    eventually(rows, [([1, 2, 3], [1, 2, 3])] * 6)
+
+
+def test_dump_log_segments_decodes_the_log_and_the_snapshot(cluster: Cluster) -> None:
+    follower = cluster.others(cluster.controller())[0]
+    directory = follower.data / "__cluster_metadata-0"
+    said = tool(DUMP, "--cluster-metadata-decoder", "--files", _joined(sorted(directory.glob("*.log"))))
+    assert "isvalid: false" not in said.lower(), said
+    snapshot = tool(DUMP, "--cluster-metadata-decoder", "--files", _newest_snapshot(directory))
+    assert "SnapshotHeader" in snapshot
+    assert "SnapshotFooter" in snapshot
+    # Both halves together tell everything; how much of it is in the snapshot already depends on the moment.
+    assert {str(node) for node in (1, 2, 3)} <= set(
+        re.findall(r'"REGISTER_BROKER_RECORD".*?"brokerId":(\d)', said + snapshot)
+    )
+    assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"everywhere"' in said + snapshot
+    assert len(set(re.findall(r'"PARTITION_RECORD".*?"partitionId":(\d)', said + snapshot))) == 6
+    assert "LeaderChange" in said
+
+
+def test_kafka_metadata_shell_reads_a_snapshot(cluster: Cluster, tmp_path: Path) -> None:
+    directory = cluster.others(cluster.controller())[0].data / "__cluster_metadata-0"
+    eventually(lambda: b"everywhere" in _newest_snapshot(directory).read_bytes(), True, timeout_s=30)
+    shown = _shell(directory, tmp_path, "tree", "/image")
+    assert re.search(r"^everywhere:$", shown.replace(" ", ""), re.M), shown
+    assert re.search(r"retention\.ms:\s+3600000", shown), shown
+    brokers = _shell(directory, tmp_path, "ls", "/image/cluster/brokers")
+    assert brokers.split()[:3] == ["1", "2", "3"], brokers
+
+
+def _shell(directory: Path, place: Path, *words: str) -> str:
+    # The shell locks the log directory it reads from, and a running node has locked it already.
+    copied = place / directory.name / _newest_snapshot(directory).name
+    copied.parent.mkdir(exist_ok=True)
+    shutil.copyfile(_newest_snapshot(directory), copied)
+    return tool(SHELL, "--snapshot", copied, *words)
+
+
+def _newest_snapshot(directory: Path) -> Path:
+    return max(directory.glob("*-*.checkpoint"))
+
+
+def _joined(files: list[Path]) -> str:
+    return ",".join(map(str, files))
