@@ -135,3 +135,31 @@ def test_light():
 """,
     )
     expect(ran, passed=1)
+
+
+def test_a_cluster_of_three_survives_the_loss_of_one(tmp_path: Path) -> None:
+    ran = run_pytest(
+        tmp_path,
+        """
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+def lose_one(cluster, lose):
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    admin.create_topics([NewTopic("t", 3, 3)])["t"].result(20)
+    send(cluster)
+    lose(cluster.nodes[2])
+    send(cluster)
+    assert not cluster.nodes[2].running
+    cluster.nodes[2].start()
+    send(cluster)
+
+def test_stopped(kafka_cluster):
+    lose_one(kafka_cluster, lambda node: node.stop())
+
+@pytest.mark.kafka(in_process=False)
+def test_killed(kafka_cluster):
+    lose_one(kafka_cluster, lambda node: node.kill())
+""",
+    )
+    expect(ran, passed=2)

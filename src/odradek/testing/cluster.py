@@ -1,7 +1,8 @@
-"""A cluster of real nodes for the time of a test, a process each, that can be killed, held and started again."""
+"""A cluster of real nodes for the time of a test: a process each, that can be killed and held, or a thread each."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import pathlib
 import socket
@@ -16,7 +17,8 @@ from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
 from odradek.server.directories import format_directories
-from odradek.testing.process import NodeProcess
+from odradek.testing.process import NodeFailed, NodeProcess
+from odradek.testing.thread import NodeThread
 
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 101
@@ -28,6 +30,7 @@ def running_cluster(
     *,
     brokers: int = 3,
     controllers: int = 0,
+    in_process: bool = False,
     properties: Mapping[str, str] | None = None,
     data_directory: str | None = None,
     places: Sequence[Place] = (),
@@ -36,13 +39,19 @@ def running_cluster(
 
     Without `controllers` of their own the first three brokers are controllers, too. `properties` are keys of
     `server.properties` for all nodes. Data goes to a temporary directory that is removed at the end, unless one is
-    given. `places` are other hosts to run the nodes on, one each (`odradek.testing.namespaces`).
+    given. Inside of this process (`in_process`) nodes start sooner, and can be stopped but not killed. `places` are
+    other hosts to run the nodes' processes on, one each (`odradek.testing.namespaces`).
     """
     with contextlib.ExitStack() as cleaning:
         if data_directory is None:
             data_directory = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         cluster = RunningCluster(
-            data_directory, brokers=brokers, controllers=controllers, properties=properties or {}, places=places
+            data_directory,
+            brokers=brokers,
+            controllers=controllers,
+            in_process=in_process,
+            properties=properties or {},
+            places=places,
         )
         cleaning.callback(cluster.close)
         cluster.start()
@@ -57,16 +66,15 @@ class Place:
         self.prefix = tuple(prefix)
 
 
-class ClusterNode:
+class ClusterNode(abc.ABC):
     """One node of a cluster."""
 
-    def __init__(self, node_id: int, roles: str, directory: pathlib.Path, place: Place) -> None:
+    def __init__(self, node_id: int, roles: str, directory: pathlib.Path, host: str) -> None:
         self.node_id = node_id
         self.roles = roles
         self.directory = directory
-        self.host = place.host
+        self.host = host
         self.port, self.controller_port = _free_ports(2)
-        self.process = NodeProcess(f"node {node_id}", prefix=place.prefix)
 
     def __repr__(self) -> str:
         return f"node {self.node_id}"
@@ -91,21 +99,74 @@ class ClusterNode:
     def bootstrap_server(self) -> str:
         return f"{self.host}:{self.port}"
 
+    def settings(self) -> dict[str, str]:
+        return parse_properties(self.properties_file.read_text(encoding="utf-8"))
+
+    @property
+    @abc.abstractmethod
+    def running(self) -> bool: ...
+
+    @abc.abstractmethod
+    def begin(self) -> None:
+        """Start it (again) on its data, without waiting for it."""
+
+    @abc.abstractmethod
+    def wait_until_ready(self) -> None:
+        """NodeFailed if it does not get ready."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """The orderly way: its leaders move first. Nothing if it is not running."""
+
+    @abc.abstractmethod
+    def begin_closing(self) -> None:
+        """It is not needed any more; the others neither."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind, however it was left."""
+
+    def start(self) -> None:
+        """Start it (again) on its data."""
+        self.begin()
+        self.wait_until_ready()
+
+    def kill(self) -> None:
+        """kill -9: it gets to say nothing."""
+        raise NodeFailed("a node inside this process cannot be killed alone: ask for processes")
+
+    def pause(self) -> None:
+        """SIGSTOP: it is there and answers nothing."""
+        raise NodeFailed("a node inside this process cannot be held alone: ask for processes")
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        raise NodeFailed("a node inside this process cannot be held alone: ask for processes")
+
+    def listeners(self) -> str:
+        broker = [f"PLAINTEXT://{self.host}:{self.port}"] if self.is_broker else []
+        controller = [f"CONTROLLER://{self.host}:{self.controller_port}"] if self.is_controller else []
+        return ",".join(broker + controller)
+
+
+class ProcessNode(ClusterNode):
+    """A node as users run it: `odradek start FILE`."""
+
+    def __init__(self, node_id: int, roles: str, directory: pathlib.Path, place: Place) -> None:
+        super().__init__(node_id, roles, directory, place.host)
+        self.process = NodeProcess(repr(self), prefix=place.prefix)
+
     @property
     def running(self) -> bool:
         return self.process.running
 
     def begin(self) -> None:
-        """Start it (again) on its data, without waiting for it."""
         self.process.begin([str(self.properties_file)])
 
-    def start(self) -> None:
-        """Start it (again) on its data; NodeFailed if it does not get ready."""
-        self.begin()
+    def wait_until_ready(self) -> None:
         self.process.wait_until_ready()
 
     def stop(self) -> None:
-        """The orderly way: its leaders move first."""
         self.process.stop()
 
     def kill(self) -> None:
@@ -117,10 +178,38 @@ class ClusterNode:
     def resume(self) -> None:
         self.process.resume()
 
-    def listeners(self) -> str:
-        broker = [f"PLAINTEXT://{self.host}:{self.port}"] if self.is_broker else []
-        controller = [f"CONTROLLER://{self.host}:{self.controller_port}"] if self.is_controller else []
-        return ",".join(broker + controller)
+    def begin_closing(self) -> None:
+        self.process.kill()
+
+    def close(self) -> None:
+        self.process.close()
+
+
+class ThreadNode(ClusterNode):
+    """A node on a thread of this process."""
+
+    def __init__(self, node_id: int, roles: str, directory: pathlib.Path) -> None:
+        super().__init__(node_id, roles, directory, HOST)
+        self._thread = NodeThread(HOST, repr(self))
+
+    @property
+    def running(self) -> bool:
+        return self._thread.running
+
+    def begin(self) -> None:
+        self._thread.begin(self.settings())
+
+    def wait_until_ready(self) -> None:
+        self._thread.wait_until_ready()
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+    def begin_closing(self) -> None:
+        self._thread.begin_stop()
+
+    def close(self) -> None:
+        self._thread.stop()
 
 
 class RunningCluster:
@@ -132,6 +221,7 @@ class RunningCluster:
         *,
         brokers: int,
         controllers: int,
+        in_process: bool,
         properties: Mapping[str, str],
         places: Sequence[Place],
     ) -> None:
@@ -142,10 +232,12 @@ class RunningCluster:
         }
         roles |= {FIRST_CONTROLLER_ID + number: "controller" for number in range(controllers)}
         for index, (node_id, role) in enumerate(roles.items()):
-            place = places[index] if places else Place()
             own = pathlib.Path(directory) / f"node-{node_id}"
             own.mkdir(parents=True, exist_ok=True)
-            self.nodes[node_id] = ClusterNode(node_id, role, own, place)
+            if in_process:
+                self.nodes[node_id] = ThreadNode(node_id, role, own)
+            else:
+                self.nodes[node_id] = ProcessNode(node_id, role, own, places[index] if places else Place())
         for node in self.nodes.values():
             self._configure(node, properties)
 
@@ -164,13 +256,14 @@ class RunningCluster:
         for node in starting:
             node.begin()
         for node in starting:
-            node.process.wait_until_ready()
+            node.wait_until_ready()
 
     def close(self) -> None:
-        """Leave no process behind, however the test left them."""
+        """Leave nothing behind, however the test left it."""
         for node in self.nodes.values():
-            node.kill()
-            node.process.close()
+            node.begin_closing()
+        for node in self.nodes.values():
+            node.close()
 
     def _configure(self, node: ClusterNode, properties: Mapping[str, str]) -> None:
         voters = [each for each in self.nodes.values() if each.is_controller]
@@ -191,7 +284,7 @@ class RunningCluster:
 
     def format(self, node: ClusterNode) -> None:
         """Make its empty directories its own, as `odradek storage format` does."""
-        config = load(parse_properties(node.properties_file.read_text(encoding="utf-8")), host_name=node.host)
+        config = load(node.settings(), host_name=node.host)
         format_directories(
             config,
             RealDisk(),

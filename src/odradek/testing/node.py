@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import contextlib
 import re
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 
-from odradek.testing.process import START_PATIENCE_S, STOP_PATIENCE_S, NodeFailed, NodeProcess
+from odradek.testing.process import NodeFailed, NodeProcess
+from odradek.testing.thread import NodeThread
 
 HOST = "127.0.0.1"
 _PORT = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+)")
@@ -91,80 +90,26 @@ class RunningNode(abc.ABC):
 
 
 class InProcessNode(RunningNode):
-    """A node on a thread of this process. It does not wait for the device: its data need not outlive the machine."""
+    """A node on a thread of this process."""
 
     def __init__(self, data_directory: str, properties: Mapping[str, str]) -> None:
         super().__init__(data_directory, properties)
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
+        self._thread = NodeThread(HOST)
 
     @property
     def running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.running
 
     def start(self) -> None:
-        assert not self.running, "the node is running"
-        self._ready.clear()
-        self._failure = None
-        self._thread = threading.Thread(target=self._run, name="odradek-node", daemon=True)
-        self._thread.start()
-        if not self._ready.wait(START_PATIENCE_S):
-            raise NodeFailed(f"the node was not ready after {START_PATIENCE_S:.0f} s")
-        self._raise_failure("the node did not start")
+        self._thread.begin(self._settings())
+        self._thread.wait_until_ready()
+        self.port = self._thread.ports["PLAINTEXT"]
 
     def stop(self) -> None:
-        thread, loop, stopping = self._thread, self._loop, self._stopping
-        if thread is None:
-            return
-        if loop is not None and stopping is not None:
-            with contextlib.suppress(RuntimeError):  # The loop may be closed already: the node gave up.
-                loop.call_soon_threadsafe(stopping.set)
-        thread.join(STOP_PATIENCE_S)
-        if thread.is_alive():
-            raise NodeFailed(f"the node had not stopped after {STOP_PATIENCE_S:.0f} s")
-        self._thread = None
-        self._raise_failure("the node gave up")
+        self._thread.stop()
 
     def kill(self) -> None:
         raise NodeFailed("a node inside this process cannot be killed alone: ask for in_process=False")
-
-    def _raise_failure(self, what: str) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise NodeFailed(f"{what}: {failure}") from failure
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as failure:  # noqa: BLE001 - raised again in the thread that asked for the node
-            self._failure = failure
-        self._ready.set()
-
-    async def _serve(self) -> None:
-        from odradek.adapters.workers import ThreadWorkers
-        from odradek.adapters.world import real_world
-        from odradek.server.config import load
-        from odradek.server.node import Node
-
-        self._loop = asyncio.get_running_loop()
-        self._stopping = stopping = asyncio.Event()
-        world = real_world(durable=False)
-        node = Node(load(self._settings(), host_name=HOST), world)
-        node.on_failure = lambda failure: stopping.set()
-        try:
-            await node.start()
-            self.port = node.ports["PLAINTEXT"]
-            self._ready.set()
-            await stopping.wait()
-            await node.stop()
-        finally:
-            assert isinstance(world.workers, ThreadWorkers)
-            world.workers.close()
-        if node.failed is not None:
-            raise node.failed
 
 
 class SubprocessNode(RunningNode):

@@ -1,4 +1,4 @@
-"""The pytest plugin: `def test(kafka): …` gets a running node.
+"""The pytest plugin: `def test(kafka): …` gets a running node, `def test(kafka_cluster): …` three of them.
 
 Every pytest run of everyone who has Odradek installed loads this module, so it imports nothing of Odradek until a
 fixture is asked for.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from odradek.testing.cluster import RunningCluster
     from odradek.testing.node import RunningNode
 
 WAYS = ("in-process", "subprocess")
@@ -50,6 +51,16 @@ def kafka_session(request: pytest.FixtureRequest) -> Iterator[RunningNode]:
 
     with running_node(in_process=_runs_in_process(request.config)) as node:
         yield node
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+    """A cluster of three nodes of the test's own, empty, on free ports; gone after the test."""
+    from odradek.testing.cluster import running_cluster
+
+    properties, in_process = _wishes(request)
+    with running_cluster(in_process=in_process, properties=properties) as cluster:
+        yield cluster
 
 
 def _wishes(request: pytest.FixtureRequest) -> tuple[dict[str, str], bool]:
