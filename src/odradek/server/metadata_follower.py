@@ -51,6 +51,8 @@ class MetadataFollower:
         self._place = VoterPlace(quorum, world)
         self._tried = 0
         self._failures = 0
+        self._shunned_until_ms = 0
+        """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
         self._followed = (LeaderEpoch(-1), NO_NODE)
         self._complained_ms = -_COMPLAINTS_EVERY_MS
 
@@ -75,9 +77,10 @@ class MetadataFollower:
             except (ConnectionLost, RequestTimedOut) as lost:
                 self._peers.drop(address)
                 self._complain("Cannot fetch the metadata log from %s:%d: %s", *address, lost)
-                if held:
+                if held and isinstance(lost, ConnectionLost):
                     continue  # Connect again at once: a leader that died refuses.
                 if address == quorum.raft.leader_address:
+                    self._shunned_until_ms = self._world.clock.monotonic_ms() + quorum.settings.fetch_timeout_ms
                     await quorum.step(quorum.raft.doubt_leader)
                 fine = False
             self._failures = 0 if fine else self._failures + 1
@@ -94,15 +97,19 @@ class MetadataFollower:
         if (raft.epoch, raft.leader_id) != self._followed:
             self._followed = (raft.epoch, raft.leader_id)
             self._failures = 0
+            self._shunned_until_ms = 0
+        shunned = self._world.clock.monotonic_ms() < self._shunned_until_ms
         follows = raft.role in (Role.FOLLOWER, Role.PROSPECTIVE) and raft.leader_address is not None
-        if follows and (raft.is_voter or not self._failures):
+        if follows and (raft.is_voter or not shunned):
             return raft.leader_address
         known = [(voter.host, voter.port) for voter in raft.membership.voters if voter.node_id != raft.me.node_id]
         known += [server for server in self._bootstrap_servers if server not in known]
         if raft.leader_address is not None and raft.leader_address not in known:
             known.append(raft.leader_address)
-        own = (raft.me.host, raft.me.port)
-        known = [address for address in known if address != own]
+        skipped = [(raft.me.host, raft.me.port)]
+        if shunned and raft.leader_address is not None:
+            skipped.append(raft.leader_address)
+        known = [address for address in known if address not in skipped]
         if not known:
             return None
         self._tried += 1
@@ -153,13 +160,18 @@ class MetadataFollower:
         """How long the leader may hold a fetch: short enough that its silence is noticed early."""
         return max(self._quorum.settings.fetch_timeout_ms // 8, 1)
 
+    @property
+    def longest_silence_ms(self) -> int:
+        """After which the leader is doubted."""
+        return 2 * self.longest_wait_ms
+
     async def _connect(self, address: Address, changed: asyncio.Future[None]) -> Connection | None:
         """The connection; None if another leader is known before it is made: one that is silent takes connections."""
         connection = self._peers.connected(address)
         if connection is not None:
             return connection
         connecting = asyncio.ensure_future(
-            self._peers.connect(address, timeout_ms=self._quorum.settings.request_timeout_ms)
+            self._peers.connect(address, timeout_ms=self.longest_silence_ms)
         )
         either: list[asyncio.Future[Any]] = [connecting, changed]
         try:
@@ -177,10 +189,12 @@ class MetadataFollower:
         answer = connection.ask(
             request, kind, version_for(connection, type(request)), timeout_ms=quorum.settings.request_timeout_ms
         )
-        silence_ms = 2 * self.longest_wait_ms
         either: list[asyncio.Future[Any]] = [answer, changed]
-        await asyncio.wait(either, timeout=silence_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, timeout=self.longest_silence_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done() and not changed.done():
+            if not quorum.raft.is_voter:
+                answer.cancel()
+                raise RequestTimedOut("it is silent")
             await quorum.step(quorum.raft.doubt_leader)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():

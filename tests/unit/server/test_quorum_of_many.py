@@ -79,3 +79,30 @@ def test_a_follower_that_comes_to_lead_writes_records_in_the_versions_of_the_clu
                 assert seat.image.cluster.brokers[NodeId(7)].log_dirs == (uuid(8),)
 
     rig.run(test)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("how", ["killed", "held"])
+def test_an_observer_finds_the_next_leader_about_as_soon_as_the_voters_do(seed: int, how: str) -> None:
+    rig = QuorumRig(3, seed=seed)
+
+    async def test() -> None:
+        broker = rig.observer(100)
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        await rig.agree()
+        assert broker.quorum.leader_address == (leader.name, 9093)
+        if how == "killed":
+            leader.crash()
+        else:
+            assert leader.life is not None
+            leader.life.held = []
+        began = rig.loop.time()
+        other = await rig.active()
+        await rig.append(other, setting("a"))
+        await rig.agree(other, broker)
+        assert rig.loop.time() - began < (0.6 if how == "killed" else 1.2)
+        assert broker.quorum.leader_id == other.node_id
+
+    rig.run(test)
