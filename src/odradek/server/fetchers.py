@@ -54,6 +54,9 @@ TOGETHER_S = 0.003
 FIRST_PAUSE_MS = 10
 """After a first failure; doubled with each further one, up to `replica.fetch.backoff.ms`."""
 
+DOUBT_MS = 300
+"""So long a leader that has hung up and not come back is taken to be gone, if nobody says otherwise."""
+
 CONNECT_TIMEOUT_MS = 10_000
 _LATEST, _EARLIEST = -1, -2
 _REPLICA_STATE_VERSION = 15
@@ -140,6 +143,8 @@ class Fetcher:
             try:
                 await self._pull()
             except (ClientError, KafkaError) as failure:
+                if self._connections:
+                    self._fetchers.doubt(self._leader_id)
                 self._hang_up()
                 self._plan.lost()
                 level = logging.DEBUG if self._failures else logging.INFO
@@ -149,6 +154,7 @@ class Fetcher:
 
     async def _pull(self) -> None:
         connection = await self._connection(0)
+        self._fetchers.trust(self._leader_id)
         while True:
             if not len(self._plan):
                 await self._rest(None)
@@ -460,6 +466,8 @@ class Fetchers:
         self._by_leader: dict[NodeId, Fetcher] = {}
         self._leader_of: dict[Key, NodeId] = {}
         self._started = False
+        self._doubts: dict[NodeId, int] = {}
+        """Leaders to whom the connection was lost, and until when it is likely that they are gone."""
         replicas.on_role = self.settle
         replicas.on_cluster = self._cluster_changed
 
@@ -495,6 +503,26 @@ class Fetchers:
                 if self._started:
                     self._by_leader[leader].start()
             self._by_leader[leader].follow(hosted)
+
+    def doubt(self, leader_id: NodeId) -> None:
+        self._doubts[leader_id] = self.world.clock.monotonic_ms() + DOUBT_MS
+
+    def trust(self, leader_id: NodeId) -> None:
+        self._doubts.pop(leader_id, None)
+
+    def doubt_left_ms(self) -> int:
+        """How long it is worth waiting for the word of who leads instead; 0 if there is no doubt about who does.
+
+        A client that loses a leader asks at once who leads now, and if it is told the dead one, it does not ask again
+        for a second. The controller needs some milliseconds to know better.
+        """
+        if not self._doubts:
+            return 0
+        now_ms = self.world.clock.monotonic_ms()
+        self._doubts = {
+            leader: end for leader, end in self._doubts.items() if end > now_ms and leader in self._by_leader
+        }
+        return max((end - now_ms for end in self._doubts.values()), default=0)
 
     def address_of(self, broker_id: NodeId) -> tuple[str, int] | None:
         broker = self.replicas.image.cluster.brokers.get(broker_id)

@@ -29,6 +29,7 @@ from odradek.replication.partition import Partition, PartitionState
 from odradek.replication.read_replica import nearest_replica
 from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
+from odradek.server.departures import Departures
 from odradek.server.hosted import ALL_BYTES, NO_TRAFFIC, Hosted, Traffic
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.storage.config import LogConfig
@@ -70,6 +71,7 @@ class Replicas:
         self.image = EMPTY_IMAGE
         """What the cluster agreed on, as far as this node has heard."""
         self.surroundings = Surroundings(max_lag_ms=config.replica_lag_time_max_ms)
+        self.departures = Departures(world.clock)
         self._unsettled: dict[Hosted, None] = {}
         """Led partitions with followers that may be behind: those whose ISR is worth a look."""
         self.on_all_offline: Callable[[], None] = lambda: None
@@ -253,6 +255,7 @@ class Replicas:
         """Look at a new image before its changes are applied: who is there, and what exists elsewhere."""
         before, self.image = self.image, image
         if image.cluster is not before.cluster:
+            self.departures.note(before.cluster, image.cluster)
             surroundings, brokers = self.surroundings, image.cluster.brokers
             surroundings.registered = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
             surroundings.active = {broker_id: None for broker_id, broker in brokers.items() if broker.active}

@@ -13,7 +13,7 @@ from contextlib import suppress
 from odradek.ids import NO_NODE, ZERO_UUID, Uuid
 from odradek.metadata.controller.brokers import live_controller
 from odradek.metadata.image import Image
-from odradek.metadata.image.cluster import ClusterImage
+from odradek.metadata.image.cluster import BrokerRegistration
 from odradek.metadata.image.topics import PartitionRegistration, TopicImage
 from odradek.metadata.topic_names import is_internal, name_error
 from odradek.protocol.api import ApiKey
@@ -42,6 +42,8 @@ _TOPIC_IDS_SINCE = 12
 @serves(ApiKey.METADATA, on=Role.BROKER)
 async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     version = ctx.api_version
+    while left_ms := ctx.node.fetchers.doubt_left_ms():
+        await ctx.node.next_image(timeout_ms=left_ms)
     wanted = request.topics
     if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted or ()):
         return _malformed(request)
@@ -63,8 +65,9 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
                     ctx, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
                 )
     image = ctx.node.image
+    departed = ctx.node.replicas.departures.still_named()
     return MetadataResponse(
-        brokers=_live_brokers(image.cluster, ctx.listener_name),
+        brokers=_live_brokers([*image.cluster.alive_brokers(), *departed], ctx.listener_name),
         cluster_id=ctx.node.cluster_id,
         controller_id=live_controller(image, ctx.node.node_id, ctx.node.world.entropy),
         topics=topics,
@@ -161,9 +164,9 @@ def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
     return describe_topic(ctx.node.image, topic, listener_name=ctx.listener_name, version=ctx.api_version)
 
 
-def _live_brokers(cluster: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:
+def _live_brokers(alive: list[BrokerRegistration], listener_name: str) -> list[MetadataResponseBroker]:
     brokers = []
-    for broker in cluster.alive_brokers():
+    for broker in alive:
         endpoint = broker.endpoint(listener_name)
         if endpoint is not None:
             brokers.append(
