@@ -7,7 +7,7 @@ import contextlib
 import pathlib
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from odradek.adapters.clock import SystemClock
 from odradek.adapters.disk import RealDisk
@@ -69,12 +69,15 @@ class Place:
 class ClusterNode(abc.ABC):
     """One node of a cluster."""
 
-    def __init__(self, node_id: int, roles: str, directory: pathlib.Path, host: str) -> None:
+    def __init__(
+        self, node_id: int, roles: str, directory: pathlib.Path, host: str, ports: tuple[int, int] | None = None
+    ) -> None:
+        """`ports` are a broker's and a controller's; free ones if not given."""
         self.node_id = node_id
         self.roles = roles
         self.directory = directory
         self.host = host
-        self.port, self.controller_port = _free_ports(2)
+        self.port, self.controller_port = ports or _two_free_ports()
 
     def __repr__(self) -> str:
         return f"node {self.node_id}"
@@ -227,10 +230,7 @@ class RunningCluster:
     ) -> None:
         self.cluster_id = uuid_text(random_uuid(SystemEntropy()))
         self.nodes: dict[int, ClusterNode] = {}
-        roles = {
-            number: "broker" if controllers or number > 3 else "broker,controller" for number in range(1, brokers + 1)
-        }
-        roles |= {FIRST_CONTROLLER_ID + number: "controller" for number in range(controllers)}
+        roles = node_roles(brokers=brokers, controllers=controllers)
         for index, (node_id, role) in enumerate(roles.items()):
             own = pathlib.Path(directory) / f"node-{node_id}"
             own.mkdir(parents=True, exist_ok=True)
@@ -238,8 +238,7 @@ class RunningCluster:
                 self.nodes[node_id] = ThreadNode(node_id, role, own)
             else:
                 self.nodes[node_id] = ProcessNode(node_id, role, own, places[index] if places else Place())
-        for node in self.nodes.values():
-            self._configure(node, properties)
+        configure(self.nodes.values(), cluster_id=self.cluster_id, properties=properties)
 
     @property
     def brokers(self) -> list[ClusterNode]:
@@ -252,54 +251,74 @@ class RunningCluster:
 
     def start(self) -> None:
         """Start all that do not run, at the same time."""
-        starting = [node for node in self.nodes.values() if not node.running]
-        for node in starting:
-            node.begin()
-        for node in starting:
-            node.wait_until_ready()
+        start_all(self.nodes.values())
 
     def close(self) -> None:
         """Leave nothing behind, however the test left it."""
-        for node in self.nodes.values():
-            node.begin_closing()
-        for node in self.nodes.values():
-            node.close()
+        close_all(self.nodes.values())
 
-    def _configure(self, node: ClusterNode, properties: Mapping[str, str]) -> None:
-        voters = [each for each in self.nodes.values() if each.is_controller]
+    def format(self, node: ClusterNode) -> None:
+        """Make its empty directories its own, as `odradek storage format` does."""
+        _format(node, self.cluster_id)
+
+
+def node_roles(*, brokers: int, controllers: int) -> dict[int, str]:
+    """What each node is, by its id. Without controllers of their own, one or three brokers are controllers, too."""
+    voters = 0 if controllers else 3 if brokers >= 3 else 1
+    roles = {number: "broker,controller" if number <= voters else "broker" for number in range(1, brokers + 1)}
+    return roles | {FIRST_CONTROLLER_ID + number: "controller" for number in range(controllers)}
+
+
+def configure(nodes: Collection[ClusterNode], *, cluster_id: str, properties: Mapping[str, str]) -> None:
+    """Write each node's `server.properties`, and format directories that are not there yet."""
+    voters = [f"{node.node_id}@{node.host}:{node.controller_port}" for node in nodes if node.is_controller]
+    for node in nodes:
         settings = {
             "process.roles": node.roles,
             "node.id": str(node.node_id),
             "listeners": node.listeners(),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": ",".join(
-                f"{each.node_id}@{each.host}:{each.controller_port}" for each in voters
-            ),
+            "controller.quorum.voters": ",".join(voters),
             "log.dirs": str(node.data_directory),
         }
-        settings |= properties
-        node.properties_file.write_text(format_properties(settings), encoding="utf-8")
+        node.properties_file.write_text(format_properties(settings | dict(properties)), encoding="utf-8")
         if not node.data_directory.exists():
-            self.format(node)
-
-    def format(self, node: ClusterNode) -> None:
-        """Make its empty directories its own, as `odradek storage format` does."""
-        config = load(node.settings(), host_name=node.host)
-        format_directories(
-            config,
-            RealDisk(),
-            SystemEntropy(),
-            now_ms=SystemClock().now_ms(),
-            cluster_id=self.cluster_id,
-            unformatted=config.log_dirs,
-            initial_controllers=None,
-        )
+            _format(node, cluster_id)
 
 
-def _free_ports(count: int) -> list[int]:
+def start_all(nodes: Collection[ClusterNode]) -> None:
+    """Start those that do not run, at the same time: none gets ready without a majority."""
+    starting = [node for node in nodes if not node.running]
+    for node in starting:
+        node.begin()
+    for node in starting:
+        node.wait_until_ready()
+
+
+def close_all(nodes: Collection[ClusterNode]) -> None:
+    """End all of them, at the same time: nobody is left to take anything over."""
+    for node in nodes:
+        node.begin_closing()
+    for node in nodes:
+        node.close()
+
+
+def _format(node: ClusterNode, cluster_id: str) -> None:
+    config = load(node.settings(), host_name=node.host)
+    format_directories(
+        config,
+        RealDisk(),
+        SystemEntropy(),
+        now_ms=SystemClock().now_ms(),
+        cluster_id=cluster_id,
+        unformatted=config.log_dirs,
+        initial_controllers=None,
+    )
+
+
+def _two_free_ports() -> tuple[int, int]:
     """Ports that nobody has now: others must be told them before the node that will have them has started."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    with socket.socket() as first, socket.socket() as second:
+        first.bind((HOST, 0))
+        second.bind((HOST, 0))
+        return first.getsockname()[1], second.getsockname()[1]

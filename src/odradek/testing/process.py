@@ -13,11 +13,17 @@ from collections.abc import Sequence
 
 START_PATIENCE_S = 30.0
 STOP_PATIENCE_S = 30.0
-_READY = re.compile(r"Odradek \S+ ready: (.*)")
+READY = re.compile(r"Odradek \S+ ready: (.*)")
+"""The line that a node prints when everybody can be served, and where it serves them."""
 
 
 class NodeFailed(Exception):
     """The node did not start, did not stop, or gave up in between."""
+
+
+def node_environment() -> dict[str, str]:
+    """This process's, without what `odradek start` would take for settings of the node."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
 
 
 class NodeProcess:
@@ -50,15 +56,14 @@ class NodeProcess:
         assert not self.running, f"{self._name} is running"
         self._begun_at = len(self.output())
         command = [*self._prefix, sys.executable, "-m", "odradek", "start", *arguments]
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT, env=node_environment()
         )
 
     def wait_until_ready(self) -> str:
         """What its ready line says of where it serves."""
         deadline = time.monotonic() + START_PATIENCE_S
-        while not (ready := _READY.search(self.output(), self._begun_at)):
+        while not (ready := READY.search(self.output(), self._begun_at)):
             if not self.running:
                 raise NodeFailed(f"{self._name} did not start:\n{self._printed()}")
             if time.monotonic() > deadline:

@@ -36,7 +36,7 @@ COMMANDS = {
     "config": ("show and change settings of topics, brokers and groups", "odradek.apps.cli.config:declare"),
     "acl": ("list, add and remove access rules", "odradek.apps.cli.acl:declare"),
     "quota": ("list, set and remove quotas of clients", "odradek.apps.cli.quota:declare"),
-    "cluster": ("look at a cluster as a whole", "odradek.apps.cli.cluster:declare"),
+    "cluster": ("look at a cluster as a whole, or run one on this machine", "odradek.apps.cli.cluster:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
     "profile": ("keep addresses and settings of clusters under names", "odradek.apps.cli.profile:declare"),

@@ -1,0 +1,102 @@
+"""`odradek cluster health`: whether anything is wrong with a cluster, once or until it is well."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+from odradek.apps.cli.output import emit, emit_one_of_many, fields
+from odradek.client.admin import Admin
+from odradek.client.admin.cluster import ConfigResource, ResourceType
+from odradek.client.cluster import PartitionInfo
+from odradek.protocol.errors import KafkaError
+
+WATCH_INTERVAL_S = 1.0
+MIN_IN_SYNC = "min.insync.replicas"
+
+
+async def health(admin: Admin, options: argparse.Namespace) -> int:
+    """0 if the cluster is well, 1 if not (or not within `--timeout`)."""
+    if not options.watch and not options.exit_when_healthy:
+        data = await _look(admin, options)
+        emit(options, data, _lines(data))
+        return 0 if data["healthy"] else 1
+    deadline = None if options.timeout is None else time.monotonic() + options.timeout
+    while True:
+        data = await _look(admin, options)
+        if options.watch:
+            emit_one_of_many(options, data, [*_lines(data), ""])
+        if data["healthy"] and options.exit_when_healthy:
+            if not options.watch:
+                emit(options, data, _lines(data))
+            return 0
+        if deadline is not None and time.monotonic() >= deadline:
+            if not options.watch:
+                emit(options, data, _lines(data))
+            return 0 if data["healthy"] else 1
+        await asyncio.sleep(WATCH_INTERVAL_S)
+
+
+async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
+    described = await admin.describe_cluster(fenced=True)
+    quorum, _ = await admin.describe_quorum()
+    partitions = [(topic.name, each) for topic in await admin.list_topics() for each in topic.partitions]
+    short = [(name, each) for name, each in partitions if len(each.isr) < len(each.replicas)]
+    least = await _least_in_sync(admin, sorted({name for name, _ in short}))
+    fenced = sorted(broker.broker_id for broker in described.brokers if broker.is_fenced)
+    data: dict[str, Any] = {
+        "healthy": False,
+        "brokers": sorted(broker.broker_id for broker in described.brokers if not broker.is_fenced),
+        "fenced_brokers": fenced,
+        "active_controller": quorum.leader_id if quorum.leader_id >= 0 else None,
+        "partitions": len(partitions),
+        "without_leader": [_named(name, each) for name, each in partitions if each.leader < 0],
+        "under_replicated": [_named(name, each) for name, each in short],
+        "under_min_isr": [
+            _named(name, each) for name, each in short if len(each.isr) < min(least.get(name, 1), len(each.replicas))
+        ],
+    }
+    wrong = ("fenced_brokers", "without_leader", "under_replicated", "under_min_isr")
+    enough = options.brokers is None or len(data["brokers"]) >= options.brokers
+    data["healthy"] = enough and data["active_controller"] is not None and not any(data[key] for key in wrong)
+    return data
+
+
+async def _least_in_sync(admin: Admin, topics: list[str]) -> dict[str, int]:
+    """`min.insync.replicas` of topics; one that was deleted meanwhile is left out."""
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    found = await admin.describe_configs(resources, keys=(MIN_IN_SYNC,)) if resources else {}
+    return {
+        resource.name: int(config.value or 1)
+        for resource, configs in found.items()
+        if not isinstance(configs, KafkaError)
+        for config in configs
+    }
+
+
+def _named(topic: str, partition: PartitionInfo) -> str:
+    return f"{topic}-{partition.partition}"
+
+
+def _lines(data: dict[str, Any]) -> list[str]:
+    return fields(
+        [
+            ("Health", "healthy" if data["healthy"] else "NOT HEALTHY"),
+            ("Brokers", data["brokers"]),
+            ("Fenced brokers", data["fenced_brokers"] or "none"),
+            ("Active controller", data["active_controller"]),
+            ("Partitions", data["partitions"]),
+            ("Without leader", _shown(data["without_leader"])),
+            ("Under-replicated", _shown(data["under_replicated"])),
+            ("Under min ISR", _shown(data["under_min_isr"])),
+        ]
+    )
+
+
+def _shown(names: list[str]) -> str:
+    if not names:
+        return "none"
+    rest = f", … ({len(names)} in all)" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + rest
