@@ -36,7 +36,7 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: $(READY) ## See a node start and serve a group, a consumer and the node be killed, and what is kept
+demo: $(READY) ## See a consumer, a node, and the leader of three nodes be killed, and what is kept
 	$(BIN)/python examples/demo.py
 
 sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups or quorum; ARGS=--trace)

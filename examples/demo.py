@@ -1,9 +1,10 @@
-"""One node, from its first start to a crash and back: `make demo`.
+"""One node from its first start to a crash and back, and three that lose their leader: `make demo`.
 
 It starts a node as a process of its own, writes and reads with a client that knows nothing of Odradek (librdkafka), and
 looks at the files. Two consumers share the work as a group until one of them is killed (`group.py`, which also runs on
 its own). Then the node itself is killed in the middle of a stream of writes, and what it knows afterwards is counted:
-nothing that was acknowledged is lost, doubled or out of order. It ends by itself, with 1 if anything was.
+nothing that was acknowledged is lost, doubled or out of order. Last, three nodes hold every record and the leader is
+killed under load (`failover.py`, which also runs on its own). It ends by itself, with 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import failover
 import group
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.records.batch import iter_batches, read_header
-from odradek.testing import running_node
+from odradek.testing import running_cluster, running_node
 from odradek.testing.node import SubprocessNode
 
 RECORDS = 200_000
@@ -56,9 +58,13 @@ def main() -> int:
         kept = asyncio.run(group.all_committed(node.bootstrap_servers))
         say(f"the offsets that the group had committed are {'still there' if kept else 'LOST'}")
 
+    title("6. Three nodes, and kill -9 of a leader under load")
+    with running_cluster() as cluster:
+        survived = failover.show(cluster)
+
     title("The end")
     say(f"stopped cleanly, data removed; all of it took {time.monotonic() - began:.1f} s")
-    return 0 if shared and whole and kept else 1
+    return 0 if shared and whole and kept and survived else 1
 
 
 def create_topic(node: SubprocessNode, name: str, partitions: int) -> None:
