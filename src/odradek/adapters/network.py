@@ -86,7 +86,7 @@ class SocketWire:
             self._queue(parts)
             return
         try:
-            rest = self._send_now(parts)
+            rest = self._send_one(parts[0]) if len(parts) == 1 and type(parts[0]) is bytes else self._send_now(parts)
         except OSError as why:
             # The caller is in the middle of its own work: it hears of the loss in a turn of its own.
             self._loop.call_soon(self._lose, why)
@@ -140,6 +140,14 @@ class SocketWire:
             self._lose(None)
         else:
             self._owner.drained()
+
+    def _send_one(self, answer: bytes) -> Sequence[Part]:
+        """As `_send_now`, for most answers."""
+        try:
+            sent = self._sock.send(answer)
+        except (BlockingIOError, InterruptedError):
+            return (answer,)
+        return (memoryview(answer)[sent:],) if sent < len(answer) else ()
 
     def _send_now(self, parts: Sequence[Part]) -> Sequence[Part]:
         """Send what the socket takes; returns what it did not."""

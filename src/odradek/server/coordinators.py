@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.runtime import partition_for
 from odradek.coordinator.shard import Moment
-from odradek.decisions import Ticket
 from odradek.ids import NodeId
 from odradek.metadata.image import EMPTY_IMAGE, Changes, Image
 from odradek.metadata.topic_names import GROUP_TOPIC
@@ -77,7 +76,6 @@ class Coordinators:
         self._loads: dict[asyncio.Task[None], None] = {}
         self._creation: asyncio.Task[None] | None = None
         self._partitions = config.offsets_topic_num_partitions
-        self._ticket = 0
         self._image = EMPTY_IMAGE
 
     # What shards and handlers use.
@@ -90,10 +88,6 @@ class Coordinators:
         """How many groups and committed offsets this node looks after."""
         shards = [running.shard for running in self._running.values()]
         return sum(len(shard.groups) for shard in shards), sum(len(shard.offsets) for shard in shards)
-
-    def next_ticket(self) -> Ticket:
-        self._ticket += 1
-        return Ticket(self._ticket)
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, self._partitions)

@@ -18,6 +18,7 @@ from odradek.ids import LeaderEpoch
 from odradek.ports import FileSlice
 from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.records.compression import Compression
 from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.promise import Promise
@@ -59,6 +60,7 @@ class RunningShard:
         """What whoever asks is told; NONE once it is loaded."""
         self._coordinators = coordinators
         self._replicas = coordinators.replicas
+        self._ticket = 0
         self._parked: dict[Ticket, Promise[Any]] = {}
         """Every ticket is answered at some time, also that of a client who has gone."""
         self._asking: Ticket | None = None
@@ -103,7 +105,10 @@ class RunningShard:
         """All that is in the log has been replayed."""
         self.state = ErrorCode.NONE
         now = self._coordinators.moment()
-        self._carry_out(self.shard.loaded(now), now)
+        decision = self.shard.loaded(now)
+        if decision.records:
+            self._write(decision, now)
+        self._deliver(decision)
 
     def resign(self) -> None:
         """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
@@ -126,11 +131,14 @@ class RunningShard:
         """Decide, append, replay, answer; a promise where the shard does not answer at once."""
         if self.state is not ErrorCode.NONE:
             raise KafkaError(self.state)
-        ticket = self._asking = self._coordinators.next_ticket()
+        ticket = self._asking = self._next_ticket()
         self._answer = None
         now = self._coordinators.moment()
         try:
-            self._carry_out(decide(self.shard, ticket, now), now)
+            decision = decide(self.shard, ticket, now)
+            if decision.records:
+                self._write(decision, now)
+            self._deliver(decision)
         finally:
             self._asking = None
         return self._park(ticket) if self._answer is None else self._answer
@@ -163,40 +171,53 @@ class RunningShard:
         except KafkaError as refused:
             raise self._refusal(refused) from refused
         self.shard.replay_topic_commit(commit, now)
-        next_deadline_ms = self.shard.timers.next_deadline_ms
-        if next_deadline_ms is not None:
-            self._arm(next_deadline_ms)
+        self._arm(self.shard.timers.next_deadline_ms)
         if self._is_committed():
             return True
-        ticket = self._coordinators.next_ticket()
+        ticket = self._next_ticket()
         self._hold(((ticket, None),))
         return self._park(ticket)
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode | None:
+        """As `put`; None, and nothing was done, if the answer has to wait for something or there is none."""
+        if self.state is not ErrorCode.NONE or not self._is_committed():
+            return None
+        try:
+            code = self.shard.beat(request, self._coordinators.moment())
+        except KafkaError as refused:
+            code = refused.code
+        self._arm(self.shard.timers.next_deadline_ms)
+        return code
+
+    def _next_ticket(self) -> Ticket:
+        self._ticket += 1
+        return Ticket(self._ticket)
 
     def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
         """Something happened that no request asks for; whether the shard wrote anything because of it."""
         now = self._coordinators.moment()
         decision = decide(self.shard, now)
         try:
-            self._carry_out(decision, now)
+            if decision.records:
+                self._write(decision, now)
+            self._deliver(decision)
         except KafkaError as refused:
             log.error("%s could not write what became due: %s", self.hosted, refused)
             return False
         return bool(decision.records)
 
-    def _carry_out(self, decision: CoordinatorDecision, now: Moment) -> None:
-        """Append, replay, answer. A refused append changes nothing, and is raised for the one who asked."""
-        if decision.records:
-            compression = self._coordinators.compression
-            try:
-                self._append(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression), now)
-            except KafkaError as refused:
-                told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
-                assert not told.records, "a shard that could not write must not write more"
-                self._deliver(told)
-                raise self._refusal(refused) from refused
-            for record in decision.records:
-                self.shard.replay(record)
-        self._deliver(decision)
+    def _write(self, decision: CoordinatorDecision, now: Moment) -> None:
+        """Append and replay. A refused append changes nothing, and is raised for the one who asked."""
+        compression = self._coordinators.compression
+        try:
+            self._append(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression), now)
+        except KafkaError as refused:
+            told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
+            assert not told.records, "a shard that could not write must not write more"
+            self._deliver(told)
+            raise self._refusal(refused) from refused
+        for record in decision.records:
+            self.shard.replay(record)
 
     def _append(self, batch: bytearray, now: Moment) -> None:
         self._replicas.append(
@@ -223,8 +244,7 @@ class RunningShard:
                 self._hand_over(ticket, answer)
         elif decision.answers:
             self._hold(decision.answers)
-        if decision.next_deadline_ms is not None:
-            self._arm(decision.next_deadline_ms)
+        self._arm(decision.next_deadline_ms)
 
     def _is_committed(self) -> bool:
         """Whether all that was replayed is; if so, nothing is held back any more."""
@@ -283,8 +303,10 @@ class RunningShard:
 
     # The timer.
 
-    def _arm(self, deadline_ms: int) -> None:
+    def _arm(self, deadline_ms: int | None) -> None:
         """Wake up then, or earlier where that is asked for already; waking up too early costs little."""
+        if deadline_ms is None:
+            return
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return

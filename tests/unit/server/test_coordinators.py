@@ -230,6 +230,7 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
         await asyncio.sleep(0.1)
         assert not client.has_answer(number)
         follow()
+        await asyncio.sleep(0.01)
         assert client.has_answer(number)
         assert await committed(client) == {0: 5}
 

@@ -263,9 +263,10 @@ class ClassicGroup(Group):
         ticket: Ticket,
     ) -> None:
         """A member that joins again."""
-        self._count(member.protocols, -1)
-        member.protocols = protocols
-        self._count(protocols, 1)
+        if protocols != member.protocols:
+            self._count(member.protocols, -1)
+            member.protocols = protocols
+            self._count(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         self.await_join(member, ticket)
@@ -338,6 +339,10 @@ class ClassicGroup(Group):
         count = len(self.members)
         return self.protocol_type == protocol_type and any(self._support.get(name) == count for name, _ in protocols)
 
+    def _agreed_protocol(self) -> str:
+        common = [name for name, speakers in self._support.items() if speakers == len(self.members)]
+        return common[0] if len(common) == 1 else select_protocol(self.members.values())
+
     def _count(self, protocols: Protocols, change: int) -> None:
         support = self._support
         for name, _ in protocols:
@@ -359,7 +364,7 @@ class ClassicGroup(Group):
         """The time to join is over: those who are there are the members of the next generation."""
         self.generation_id += 1
         if self.members:
-            self.protocol_name = select_protocol(self.members.values())
+            self.protocol_name = self._agreed_protocol()
             self.move(Event.ALL_JOINED, now_ms)
         else:
             self.protocol_name = None
@@ -461,6 +466,8 @@ def select_protocol(members: Iterable[ClassicMember]) -> str:
 
 def unique_protocols(protocols: Sequence[tuple[str, bytes]]) -> Protocols:
     """In the order given; of two with one name the first counts."""
+    if len(protocols) == 1:
+        return (protocols[0],)
     seen: dict[str, bytes] = {}
     for name, metadata in protocols:
         seen.setdefault(name, metadata)

@@ -90,8 +90,9 @@ class Commits:
         """The same for one topic, as the batch to append; None if the group is yet to be made, or an offset refused."""
         if commit.group_id not in self._groups:
             return None
-        if any(self._is_too_large(metadata) for _, _, _, metadata in commit.partitions):
-            return None
+        for part in commit.partitions:
+            if part[3] and self._is_too_large(part[3]):
+                return None
         topic_id = commit.topic_id
         self._check(
             commit.group_id,
@@ -130,10 +131,11 @@ class Commits:
         group.check_offset_commit(
             member_id=member_id, instance_id=instance_id, generation_id=generation_id, api_version=api_version
         )
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ClassicGroup):
+            if group.state is State.STABLE or group.state is State.PREPARING_REBALANCE:
+                self._rebalances.extend_session(group, group.members[member_id], now)
+        elif isinstance(group, ConsumerGroup):
             group.check_committed(member_id, generation_id, partitions)
-        elif isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
-            self._rebalances.extend_session(group, group.members[member_id], now)
 
     def _is_too_large(self, metadata: str | None) -> bool:
         return metadata is not None and java_length(metadata) > self._settings.offset_metadata_max_bytes

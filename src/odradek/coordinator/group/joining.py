@@ -92,14 +92,13 @@ class Join:
         """A known member always is, as long as the group has room for those who came before it."""
         group, max_size = self._group, self._settings.max_size
         member = group.members.get(member_id)
-        match group.state:
-            case State.EMPTY | State.DEAD:
-                return True
-            case State.PREPARING_REBALANCE:
-                # Those who have joined count, so that the last of too many are turned away.
-                return (member is not None and member.join_ticket is not None) or group.awaiting_join < max_size
-            case _:
-                return member is not None or len(group.members) < max_size
+        state = group.state
+        if state is State.PREPARING_REBALANCE:
+            # Those who have joined count, so that the last of too many are turned away.
+            return group.awaiting_join < max_size or (member is not None and member.join_ticket is not None)
+        if state is State.EMPTY or state is State.DEAD:
+            return True
+        return member is not None or len(group.members) < max_size
 
     # New members.
 

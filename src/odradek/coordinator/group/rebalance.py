@@ -34,10 +34,10 @@ class Rebalances:
 
     def rebalance_or_complete(self, group: ClassicGroup, out: Outcome, now: Moment) -> None:
         """Somebody came, went or changed."""
-        if Event.REBALANCE in TRANSITIONS[group.state]:
-            self.prepare(group, out, now)
-        else:
+        if group.state is State.PREPARING_REBALANCE:
             self.maybe_complete_join(group, out, now)
+        elif Event.REBALANCE in TRANSITIONS[group.state]:
+            self.prepare(group, out, now)
 
     def prepare(self, group: ClassicGroup, out: Outcome, now: Moment) -> None:
         """Every member has to join again."""
@@ -95,13 +95,14 @@ class Rebalances:
         if group.state is State.EMPTY:
             out.records.append(group.record((), {}, leader_id=None))
             return
-        for member in group.members.values():
-            ticket = group.end_join(member)
+        for member_id, member in group.members.items():
+            ticket, member.join_ticket = member.join_ticket, None
             if ticket is not None:
-                out.answer(ticket, joined(group, member.member_id))
+                out.answer(ticket, joined(group, member_id))
             member.is_new = False
             self.extend_session(group, member, now)
-            group.pending_syncs[member.member_id] = None
+            group.pending_syncs[member_id] = None
+        group.awaiting_join = 0
         self.timers.set((SYNC, group.group_id), now.monotonic_ms + group.rebalance_timeout_ms)
 
     def _await_joins(self, group: ClassicGroup, now: Moment) -> None:

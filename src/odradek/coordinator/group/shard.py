@@ -199,25 +199,35 @@ class GroupShard:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         out = Outcome()
         group = self.groups.get(request.group_id)
-        if group is None and request.member_id != UNKNOWN_MEMBER_ID:
-            out.answer(ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-            return self._decision(out)
-        if isinstance(group, ConsumerGroup) and not group.is_empty:
+        if isinstance(group, ClassicGroup):
+            Join(self.rebalances, group, ticket, request, joiner, out, now).decide()
+        elif isinstance(group, ConsumerGroup) and not group.is_empty:
             out.answer(ticket, self.classic_members.join(group, request, joiner, out, now))
-            return self._decision(out)
-        replaces = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
-        is_new = group is None or bool(replaces)
-        if group is None or replaces:
-            group = ClassicGroup(request.group_id, now_ms=now.wall_ms)
-        if not isinstance(group, ClassicGroup):
+        elif group is not None and not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        Join(self.rebalances, group, ticket, request, joiner, out, now).decide()
-        if is_new:  # Also for who could not join, as Kafka does.
-            self.groups[request.group_id] = group
-            if not out.records:
-                out.records.append(empty_group_record(group))
-            out.records[:0] = replaces
+        elif group is None and request.member_id != UNKNOWN_MEMBER_ID:
+            out.answer(ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            self._join_new_group(ticket, request, joiner, group, out, now)
         return self._decision(out)
+
+    def _join_new_group(
+        self,
+        ticket: Ticket,
+        request: JoinGroupRequest,
+        joiner: Joiner,
+        replaced: Group | None,
+        out: Outcome,
+        now: Moment,
+    ) -> None:
+        """The group is made also for somebody who cannot join it, as Kafka does."""
+        group = ClassicGroup(request.group_id, now_ms=now.wall_ms)
+        Join(self.rebalances, group, ticket, request, joiner, out, now).decide()
+        self.groups[request.group_id] = group
+        if not out.records:
+            out.records.append(empty_group_record(group))
+        if replaced is not None:
+            out.records[:0] = replaced.tombstones()
 
     def knows(self, group_id: str, member_id: str) -> bool:
         """Whether somebody is a member of a classic group."""
@@ -227,19 +237,21 @@ class GroupShard:
     def sync(self, ticket: Ticket, request: SyncGroupRequest, now: Moment) -> CoordinatorDecision:
         out = Outcome()
         group = self._group_of_member(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            out.answer(ticket, self.classic_members.sync(group, request, now))
-        else:
+        if isinstance(group, ClassicGroup):
             self.rebalances.sync(group, ticket, request, out, now)
+        else:
+            out.answer(ticket, self.classic_members.sync(group, request, now))
         return self._decision(out)
 
     def heartbeat(self, ticket: Ticket, request: HeartbeatRequest, now: Moment) -> CoordinatorDecision:
+        return self._answer(ticket, HeartbeatResponse(error_code=self.beat(request, now)))
+
+    def beat(self, request: HeartbeatRequest, now: Moment) -> ErrorCode:
+        """What a heartbeat is answered; it writes nothing."""
         group = self._group_of_member(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            code = self.classic_members.heartbeat(group, request, now)
-        else:
-            code = self.rebalances.heartbeat(group, request, now)
-        return Decision((), ((ticket, HeartbeatResponse(error_code=code)),), self.timers.next_deadline_ms)
+        if isinstance(group, ClassicGroup):
+            return self.rebalances.heartbeat(group, request, now)
+        return self.classic_members.heartbeat(group, request, now)
 
     def leave(self, ticket: Ticket, request: LeaveGroupRequest, now: Moment) -> CoordinatorDecision:
         out = Outcome()
@@ -256,9 +268,9 @@ class GroupShard:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup | ConsumerGroup):
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
+        if isinstance(group, ClassicGroup) or isinstance(group, ConsumerGroup):  # noqa: SIM101 - most are classic
+            return group
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # Membership of KIP-848 groups.
 

@@ -26,6 +26,13 @@ _HEADER = Struct(">ii")
 _FLEXIBLE_HEADER = Struct(">iiB")
 
 
+def frame_head(api_key: ApiKey, version: int) -> Callable[[int, int], bytes]:
+    """What comes before an answer's body, for that body's size and a correlation id."""
+    if response_header_version(api_key, version) >= 1:
+        return lambda size, correlation_id: _FLEXIBLE_HEADER.pack(size + 5, correlation_id, 0)
+    return lambda size, correlation_id: _HEADER.pack(size + 4, correlation_id)
+
+
 def quick_group_request(
     api_key: ApiKey,
     version: int,
@@ -40,13 +47,11 @@ def quick_group_request(
     """
     decode = decoder(request_class(api_key), version)
     encode = encoder(response_class(api_key), version)
-    flexible = response_header_version(api_key, version) >= 1
+    head = frame_head(api_key, version)
 
     def framed(correlation_id: int, response: Message) -> bytes:
         body = encode(response)
-        if flexible:
-            return _FLEXIBLE_HEADER.pack(len(body) + 5, correlation_id, 0) + body
-        return _HEADER.pack(len(body) + 4, correlation_id) + body
+        return head(len(body), correlation_id) + body
 
     def kept(promise: Promise[Any], correlation_id: int) -> bytes:
         try:
@@ -61,8 +66,10 @@ def quick_group_request(
         except (MalformedFrame, IndexError):
             return None
         running = node.coordinators.running(request.group_id)
-        decision = None if running is None else decide(running, request)
-        if running is None or decision is None:
+        if running is None:
+            return None
+        decision = decide(running, request)
+        if decision is None:
             return None
         try:
             outcome: Any = running.put(decision)
