@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from odradek.ports import Part
@@ -39,7 +40,7 @@ class Endpoint:
         response = response_class(route.api_key)
         self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = forward if forwarded else route.handle
         self.decode = decoder(request_class(route.api_key), version)
-        self.encode: Callable[[Message], list[Part]] = parts_encoder(response, version)
+        self.encode: Callable[[Any], list[Part]] = (route.encode or partial(parts_encoder, response))(version)
         self.error_answer = _error_answer(response)
         self.flexible_header = request_header_version(route.api_key, version) >= 2
         self.flexible_response = response_header_version(route.api_key, version) >= 1

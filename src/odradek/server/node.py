@@ -40,6 +40,7 @@ from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
 from odradek.server.latency import Latencies
 from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, Self
+from odradek.server.metadata_answers import MetadataAnswers
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.producer_ids import ProducerIds
@@ -81,6 +82,7 @@ class Node:
             self.authorizer = Authorizer(
                 super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
             )
+        self.metadata_answers = MetadataAnswers()
         self.guarded = False
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class
 from odradek.server.promise import Promise
 from odradek.values import value
@@ -49,6 +50,8 @@ class Route:
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
     quick: Callable[[int], QuickHandler] | None
     """A hand-made way through for the most common requests of a version."""
+    encode: Callable[[int], Callable[[Any], list[Part]]] | None
+    """A way of its own from an answer to bytes, by version."""
     forwarded: bool
     """Whether a broker hands it on to the active controller, where the handler runs."""
 
@@ -127,6 +130,7 @@ def serves(
     announced_min_version: int | None = None,
     overlaps: bool = False,
     quick: Callable[[int], QuickHandler] | None = None,
+    encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
     forwarded: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register the decorated handler for every stable version of the API."""
@@ -142,6 +146,7 @@ def serves(
             announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
             overlaps=overlaps,
             quick=quick,
+            encode=encode,
             forwarded=forwarded,
         )
         for role in Role:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from odradek.ids import NO_NODE, ZERO_UUID, Uuid
+from odradek.ids import ZERO_UUID, Uuid
 from odradek.metadata.controller.brokers import live_controller
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import BrokerRegistration
-from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.metadata.image.topics import TopicImage
 from odradek.metadata.topic_names import is_internal, name_error
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from odradek.security.acl import Operation, ResourceType
@@ -32,14 +31,14 @@ from odradek.server.authorizer import allowed, allowed_operations, cluster_opera
 from odradek.server.cluster_view import ClusterView
 from odradek.server.context import Context
 from odradek.server.forwarding import forward_as_client
+from odradek.server.metadata_answers import Entry, answer_encoder, describe_topic
 from odradek.server.routes import Role, serves
 
 _NULL_MEANS_ALL_SINCE = 1
-_LISTENER_ERROR_SINCE = 6
 _TOPIC_IDS_SINCE = 12
 
 
-@serves(ApiKey.METADATA, on=Role.BROKER)
+@serves(ApiKey.METADATA, on=Role.BROKER, encode=answer_encoder)
 async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     version = ctx.api_version
     while left_ms := ctx.node.fetchers.doubt_left_ms():
@@ -48,23 +47,26 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted or ()):
         return _malformed(request)
     if wanted is None or (version < _NULL_MEANS_ALL_SINCE and not wanted):
-        topics = _all_topics(ctx)
+        entries = _all_topics(ctx)
     else:
         ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
         if ids:
-            topics = _topics_by_id(ctx, list(ids))
+            entries = _topics_by_id(ctx, list(ids))
         elif any(topic.name is None for topic in wanted):
             return _malformed(request)
         else:
             names = list(dict.fromkeys(topic.name for topic in wanted if topic.name is not None))
-            topics = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                topic.topic_authorized_operations = allowed_operations(
-                    ctx, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
-                )
+            entries = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
     image = ctx.node.image
+    topics: list[MetadataResponseTopic]
+    if request.include_topic_authorized_operations:
+        topics = _with_operations(ctx, image, entries)
+    elif entries is None:
+        topics = await ctx.node.metadata_answers.all_topics(image, listener_name=ctx.listener_name, version=version)
+    else:
+        topics = await ctx.node.metadata_answers.some_topics(
+            image, entries, listener_name=ctx.listener_name, version=version
+        )
     departed = ctx.node.replicas.departures.still_named()
     return MetadataResponse(
         brokers=_live_brokers([*image.cluster.alive_brokers(), *departed], ctx.listener_name),
@@ -77,38 +79,40 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def describe_topic(image: Image, topic: TopicImage, *, listener_name: str, version: int) -> MetadataResponseTopic:
-    """One topic as a client on that listener sees it."""
-    view = ClusterView(image.cluster, listener_name)
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=[_partition(view, index, partition, version) for index, partition in enumerate(topic.partitions)],
-    )
-
-
-def _all_topics(ctx: Context) -> list[MetadataResponseTopic]:
-    may_describe = topic_check(ctx, Operation.DESCRIBE)
-    return [
-        _describe(ctx, topic)
-        for topic in ctx.node.image.topics.by_name.values()
-        if may_describe is None or may_describe(topic.name)
-    ]
-
-
-def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[MetadataResponseTopic]:
+def _with_operations(ctx: Context, image: Image, entries: list[Entry] | None) -> list[MetadataResponseTopic]:
+    """What each client may do differs, so this is made anew for each."""
+    view = ClusterView(image.cluster, ctx.listener_name)
     topics = []
+    for entry in list(image.topics.by_name.values()) if entries is None else entries:
+        topic = describe_topic(view, entry, ctx.api_version) if isinstance(entry, TopicImage) else entry
+        if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topic.topic_authorized_operations = allowed_operations(
+                ctx, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
+            )
+        topics.append(topic)
+    return topics
+
+
+def _all_topics(ctx: Context) -> list[Entry] | None:
+    """None is all there are."""
+    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    if may_describe is None:
+        return None
+    return [topic for topic in ctx.node.image.topics.by_name.values() if may_describe(topic.name)]
+
+
+def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[Entry]:
+    topics: list[Entry] = []
     for topic_id in ids:
         topic = ctx.node.image.topics.by_id.get(topic_id)
         if topic is None or not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(_error_topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
         else:
-            topics.append(_describe(ctx, topic))
+            topics.append(topic)
     return topics
 
 
-async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -> list[Entry]:
     denied = _denied(ctx, names)
     missing = [name for name in names if name not in ctx.node.image.topics.by_name and name not in denied]
     if missing and may_create and ctx.node.config.auto_create_topics_enable:
@@ -117,13 +121,13 @@ async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -
         denied |= dict.fromkeys(name for name in creatable if name not in permitted)
         if permitted:
             await _create(ctx, permitted)
-    topics = []
+    topics: list[Entry] = []
     for name in names:
         topic = ctx.node.image.topics.by_name.get(name)
         if name in denied:
             topics.append(_error_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif topic is not None:
-            topics.append(_describe(ctx, topic))
+            topics.append(topic)
         elif name_error(name) is not None:
             topics.append(_error_topic(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
         else:
@@ -160,10 +164,6 @@ async def _create(ctx: Context, names: list[str]) -> None:
         await forward_as_client(ctx, request, request.max_stable_version)
 
 
-def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
-    return describe_topic(ctx.node.image, topic, listener_name=ctx.listener_name, version=ctx.api_version)
-
-
 def _live_brokers(alive: list[BrokerRegistration], listener_name: str) -> list[MetadataResponseBroker]:
     brokers = []
     for broker in alive:
@@ -175,32 +175,6 @@ def _live_brokers(alive: list[BrokerRegistration], listener_name: str) -> list[M
                 )
             )
     return brokers
-
-
-def _partition(
-    view: ClusterView, index: int, partition: PartitionRegistration, version: int
-) -> MetadataResponsePartition:
-    """Version 0 knows no offline replicas: it leaves them out of the lists and calls that an error."""
-    leader = partition.leader
-    replicas: list[int] = list(partition.replicas) if version else view.alive(partition.replicas)
-    isr: list[int] = list(partition.isr) if version else view.alive(partition.isr)
-    if not view.is_reachable(leader):
-        missing_listener = version >= _LISTENER_ERROR_SINCE and view.is_registered(leader)
-        code = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = NO_NODE
-    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
-        code = ErrorCode.REPLICA_NOT_AVAILABLE
-    else:
-        code = ErrorCode.NONE
-    return MetadataResponsePartition(
-        error_code=code,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=isr,
-        offline_replicas=view.offline(partition),
-    )
 
 
 def _error_topic(name: str | None, code: ErrorCode, topic_id: Uuid = ZERO_UUID) -> MetadataResponseTopic:
