@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek.metadata.image.topics import TopicImage
 from odradek.protocol.errors import ErrorCode
@@ -12,6 +13,9 @@ from odradek.server.acknowledgements import PendingAck
 from odradek.server.fetch_sessions import WatchedPartition
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.server.handlers.quick_produce_all import PromisedAck
 
 ALL_BYTES = 1 << 62
 """More than anybody waits for: who is told of so many looks at once."""
@@ -85,7 +89,7 @@ class Hosted:
         """The fetch sessions of readers, which see up to the high watermark,"""
         self.followers: dict[WatchedPartition, None] = {}
         """and those of followers, which see all."""
-        self.unacknowledged: deque[PendingAck] = deque()
+        self.unacknowledged: deque[PendingAck | PromisedAck] = deque()
         """Appends that wait for their replicas, in the order of their offsets."""
         self.listeners: dict[Callable[[], None], None] = {}
         """Called when the high watermark has moved, and when this node does not lead any more."""

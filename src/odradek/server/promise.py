@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 class Promise(Generic[ResultT]):
     """Kept or broken once, and waited for by one; who does not wait any more sets `on_kept` to None."""
 
-    __slots__ = ("_failure", "_result", "asked", "frame", "is_kept", "on_kept")
+    __slots__ = ("_failure", "_result", "asked", "frame", "is_kept", "is_one_of_many", "on_kept")
 
     def __init__(self) -> None:
         self._result: ResultT | None = None
@@ -24,6 +24,8 @@ class Promise(Generic[ResultT]):
         self.is_kept = False
         """Or broken: nothing more will come."""
         self.on_kept: Callable[[Promise[ResultT]], None] | None = None
+        self.is_one_of_many = False
+        """Whether others of the same connection are likely to be kept in the same breath: they leave together."""
         self.asked: Any = None
         """The request, where `frame` wants to know it."""
         self.frame: Callable[[Promise[ResultT], int], bytes] | None = None

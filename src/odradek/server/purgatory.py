@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 from odradek.ports import Clock
 
 _STALE_BEFORE_SWEEP = 1024
+
+
+class Expiring(Protocol):
+    """Something that ends by itself, or by its deadline; a future will do."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: bool, /) -> None:
+        """False: its time is up."""
 
 
 class Purgatory:
@@ -19,7 +29,7 @@ class Purgatory:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._deadlines: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._deadlines: list[tuple[int, int, Expiring]] = []
         self._sequence = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -30,14 +40,18 @@ class Purgatory:
     def park(self, *, timeout_ms: int) -> asyncio.Future[bool]:
         """A future that `wake` makes True and the passing of time makes False."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.bound(future, timeout_ms=timeout_ms)
+        return future
+
+    def bound(self, waiting: Expiring, *, timeout_ms: int) -> None:
+        """Let it end with False when that time has passed."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self._sequence += 1
-        heappush(self._deadlines, (deadline_ms, self._sequence, future))
+        heappush(self._deadlines, (deadline_ms, self._sequence, waiting))
         if len(self._deadlines) > _STALE_BEFORE_SWEEP and self._deadlines[0][2].done():
             self._sweep()
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm(deadline_ms)
-        return future
 
     @staticmethod
     def wake(future: asyncio.Future[bool]) -> None:

@@ -16,7 +16,12 @@ from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.frame import response_frame
-from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from odradek.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from odradek.protocol.primitives import decode_uvarint
 from odradek.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from odradek.server.routes import QuickHandler
@@ -266,12 +271,15 @@ def declared_answer(
     *,
     topic: str = "",
     topic_id: Uuid = ZERO_UUID,
+    leader: LeaderIdAndEpoch | None = None,
 ) -> bytes:
     """Errors are rare enough for the declared messages; the outcomes come with their partitions' indexes."""
     answers = [
         refused(index, outcome) if isinstance(outcome, KafkaError) else accepted(index, outcome)
         for index, outcome in outcomes
     ]
+    if leader is not None:
+        answers[0].current_leader = leader
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=answers)]
     )

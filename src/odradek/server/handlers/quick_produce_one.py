@@ -10,9 +10,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from odradek.protocol.errors import KafkaError, MalformedFrame
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from odradek.protocol.messages.produce import LeaderIdAndEpoch
 from odradek.protocol.primitives import decode_uvarint
 from odradek.server.handlers.quick_produce import declared_answer, needs_declared_way, quick_produce
+from odradek.server.handlers.quick_produce_all import append_for_all
+from odradek.server.known_leaders import KnownLeaders
 from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from odradek.server.node import Node
     from odradek.server.replicas import Hosted
 
+_LEADER_VERSION = 10
 _NO_ANSWER = b""
 _REQUEST_BY_ID = Struct(">BhiB16sBi")
 _REQUEST_BY_NAME = Struct(">BhiBB")
@@ -55,15 +59,27 @@ def quick_produce_one(version: int) -> QuickHandler:
 def _by_topic_id(several: QuickHandler) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
-            transaction, acks, _, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(frame, position)
+            transaction, acks, timeout_ms, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(
+                frame, position
+            )
             batch = _only_batch(frame, position + _REQUEST_BY_ID.size)
         except (StructError, IndexError, MalformedFrame):
             return several(node, frame, position, correlation_id)
         if batch is None or partitions != 2 or topics != 2 or transaction:
             return several(node, frame, position, correlation_id)
         hosted = node.replicas.find_by_id(topic_id, index)
-        if hosted is None or needs_declared_way(hosted, batch, acks):
+        if hosted is None:
             return None
+        if needs_declared_way(hosted, batch, acks):
+            return append_for_all(
+                node,
+                hosted,
+                batch,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                answer=lambda info: _answer(correlation_id, topic_id, index, info),
+                refuse=lambda error: _refusal(13, correlation_id, hosted, error, acks, node),
+            )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
@@ -76,7 +92,7 @@ def _by_topic_id(several: QuickHandler) -> QuickHandler:
 def _by_name(version: int, several: QuickHandler) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
-            transaction, acks, _, topics, name_size = _REQUEST_BY_NAME.unpack_from(frame, position)
+            transaction, acks, timeout_ms, topics, name_size = _REQUEST_BY_NAME.unpack_from(frame, position)
             name_end = position + 8 + name_size
             sized_name = bytes(frame[position + 8 : name_end])
             partitions, index = _PARTITION.unpack_from(frame, name_end)
@@ -87,8 +103,18 @@ def _by_name(version: int, several: QuickHandler) -> QuickHandler:
         if batch is None or partitions != 2 or topics != 2 or transaction or not 0 < name_size < 128:
             return several(node, frame, position, correlation_id)
         hosted = node.replicas.find(topic, index)
-        if hosted is None or needs_declared_way(hosted, batch, acks):
+        if hosted is None:
             return None
+        if needs_declared_way(hosted, batch, acks):
+            return append_for_all(
+                node,
+                hosted,
+                batch,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                answer=lambda info: _answer(correlation_id, sized_name, index, info),
+                refuse=lambda error: _refusal(version, correlation_id, hosted, error, acks, node),
+            )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
@@ -150,8 +176,17 @@ def _answer(correlation_id: int, topic: bytes, index: int, info: AppendInfo) -> 
     )
 
 
-def _refusal(version: int, correlation_id: int, hosted: Hosted, error: KafkaError, acks: int) -> bytes:
+def _refusal(
+    version: int, correlation_id: int, hosted: Hosted, error: KafkaError, acks: int, node: Node | None = None
+) -> bytes:
     if not acks:
         raise error  # All that a client can notice which does not want an answer: its connection closes.
     topic = "" if version >= 13 else hosted.topic
-    return declared_answer(version, correlation_id, [(hosted.index, error)], topic=topic, topic_id=hosted.topic_id)
+    leader: LeaderIdAndEpoch | None = None
+    if node is not None and version >= _LEADER_VERSION and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        # The client knows the address, or will ask for it.
+        leader_id, epoch = KnownLeaders(node.image, "").leader_of(hosted.topic_id, hosted.index)
+        leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    return declared_answer(
+        version, correlation_id, [(hosted.index, error)], topic=topic, topic_id=hosted.topic_id, leader=leader
+    )

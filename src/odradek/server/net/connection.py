@@ -84,6 +84,7 @@ class Connection:
         "_muted",
         "_paused",
         "_scope",
+        "_sends_soon",
         "_start",
         "_waiting",
         "_wire",
@@ -107,6 +108,8 @@ class Connection:
         self._answers: list[Part] = []
         self._answer_bytes = 0
         self._waiting: deque[_Slot] = deque()
+        self._sends_soon = False
+        """Whether answers that were made one by one leave together at the end of this turn."""
         self._muted: asyncio.TimerHandle | None = None
         """While it runs nothing is read: the client was told to wait."""
         self._paused = False
@@ -395,9 +398,20 @@ class Connection:
         assert promise.frame is not None
         slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
         slot.parts = [promise.frame(promise, slot.correlation_id)]
+        if promise.is_one_of_many:
+            if not self._sends_soon:
+                self._sends_soon = True
+                asyncio.get_running_loop().call_soon(self._send_gathered)
+            return
         self._send_finished()
         if self._paused and not self._closed:
             asyncio.get_running_loop().call_soon(self._serve_held_frames)
+
+    def _send_gathered(self) -> None:
+        self._sends_soon = False
+        if not self._closed:
+            self._send_finished()
+            self._serve_held_frames()
 
     def _serve_held_frames(self) -> None:
         if self._paused and not self._closed:
