@@ -277,10 +277,11 @@ class NodeView:
 
 @value
 class QuorumSettled:
-    """How a cluster stood once nothing had gone wrong for long enough."""
+    """How a cluster stood once nothing had gone wrong for long enough, and whether it then answered a change."""
 
     nodes: tuple[NodeView, ...]
     waited_s: float
+    answers: bool
 
 
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled

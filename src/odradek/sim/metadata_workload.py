@@ -21,6 +21,9 @@ from odradek.sim.history import ChangeAnswered, ChangeSent, Fact, ProducerIdGive
 CHANGES_PER_CONNECTION = 6
 """After so many the client comes to another broker."""
 
+PATIENCE_MS = 30_000
+"""How long a change may take when nothing goes wrong any more; requests may still wait for somebody who is gone."""
+
 MOST_TOPICS = 5
 USERS = 3
 SETTINGS = {
@@ -66,6 +69,14 @@ class MetadataClient:
                     await asyncio.sleep(self._draw.random() * self._pause_s)
                     ((_, change),) = self._draw.choices(self._kinds, [weight for weight, _ in self._kinds])
                     await change(admin)
+
+    async def change_once(self) -> bool:
+        """One change, through whichever broker answers; whether it was answered with success."""
+        client = Client(self._ports, {"bootstrap.servers": ",".join(self._brokers), "client.id": self.name})
+        async with client.admin(SETTINGS | {"default.api.timeout.ms": PATIENCE_MS}) as admin:
+            changes = self.changes
+            await self._set_quota(admin)
+            return self.changes > changes
 
     async def _create_topic(self, admin: Admin) -> None:
         if len(self._topics) >= MOST_TOPICS:

@@ -246,7 +246,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         working.append(asyncio.create_task(changes.run()))
     await asyncio.sleep(draw.random() * 4)
     await faults.run(draw.randrange(3, 9), RUN_S)
-    await settle(cluster)
+    checking = MetadataClient(cluster, "checking", cluster.addresses(), pause_s=0)
+    await settle(cluster, checking)
     left_s = SHORTEST_S - cluster.loop.time()
     if left_s > 0:
         await asyncio.sleep(left_s)
@@ -255,22 +256,22 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     await asyncio.gather(*working, return_exceptions=True)
     if len(cluster.machines) > 1 and draw.random() < 0.5:
         await cluster.machines[draw.choice(list(cluster.machines))].crash("process")
-        await settle(cluster)
+        await settle(cluster, checking)
     _mark_states(cluster)
 
 
-async def settle(cluster: QuorumCluster) -> None:
+async def settle(cluster: QuorumCluster, client: MetadataClient) -> None:
     """Wait until the cluster is whole, or for as long as that may take; note how it stands."""
     began = cluster.loop.time()
     while True:
         await asyncio.sleep(0.5)
         views = cluster.views()
         waited_s = cluster.loop.time() - began
-        if not unsettled(views) or waited_s > SETTLE_S:
-            cluster.trace.note(
-                "cluster", f"is settled after {waited_s:.1f} s" if not unsettled(views) else "is not settled"
-            )
-            cluster.history.add(QuorumSettled(views, waited_s))
+        wrong = unsettled(views)
+        if not wrong or waited_s > SETTLE_S:
+            cluster.trace.note("cluster", "is not settled" if wrong else f"is settled after {waited_s:.1f} s")
+            answers = await client.change_once()
+            cluster.history.add(QuorumSettled(views, waited_s, answers))
             return
 
 

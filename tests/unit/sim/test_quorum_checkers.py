@@ -245,15 +245,18 @@ def view(node_id: int, found: Image | None, *, alive: bool = True, leader_id: in
 def test_a_cluster_settles() -> None:
     found = image(9, broker(1, 1), broker(2, 2), broker(3, 3, fenced=True))
     settled = (view(1, found), view(2, found), view(3, None, alive=False))
-    assert check(history(QuorumSettled(settled, 2.0))) == []
+    assert check(history(QuorumSettled(settled, 2.0, True))) == []
+    assert quorum_settles.check(history(QuorumSettled(settled, 2.0, False))) == [
+        "after 2 quiet seconds no change of metadata is answered"
+    ]
     confused = (view(1, found), view(2, found, leader_id=2), view(3, None, alive=False))
-    assert quorum_settles.check(history(QuorumSettled(confused, 30.0))) == [
+    assert quorum_settles.check(history(QuorumSettled(confused, 30.0, True))) == [
         "after 30 quiet seconds there is no leader that all know: node 1 has 1 in epoch 3, node 2 has 2 in epoch 3"
     ]
     leaderless = (view(1, found, leader_id=-1), view(2, found, leader_id=-1), view(3, None, alive=False))
-    assert len(quorum_settles.check(history(QuorumSettled(leaderless, 30.0)))) == 1
+    assert len(quorum_settles.check(history(QuorumSettled(leaderless, 30.0, True)))) == 1
     swapped = (view(1, found), view(2, None, alive=False), view(3, found))
-    assert quorum_settles.check(history(QuorumSettled(swapped, 30.0))) == [
+    assert quorum_settles.check(history(QuorumSettled(swapped, 30.0, True))) == [
         "after 30 quiet seconds the dead broker 2 is not fenced, as node 1 has it",
         "after 30 quiet seconds the living broker 3 is fenced or unknown, as node 1 has it",
         "after 30 quiet seconds the dead broker 2 is not fenced, as node 3 has it",
