@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.runtime import partition_for
@@ -28,7 +28,9 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.records.compression import Compression
 from odradek.server.config import NodeConfig
 from odradek.server.replicas import Hosted, Replicas
-from odradek.server.running_shard import Decide, RunningShard
+
+if TYPE_CHECKING:
+    from odradek.server.running_shard import Decide, RunningShard
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +184,9 @@ class Coordinators:
                 self._load(index, hosted)
 
     def _load(self, index: int, hosted: Hosted) -> None:
+        # Loaded when it is needed: a node that starts has no groups yet, and they are a tenth of its code.
+        from odradek.server.running_shard import RunningShard
+
         running = RunningShard(hosted, hosted.partition.state.leader_epoch, self)
         running.shard.learn(self._image, None)
         self._running[index] = running

@@ -15,7 +15,8 @@ from odradek.protocol.api import ApiKey, request_class, request_header_version, 
 from odradek.protocol.codec import Message, decoder, parts_encoder
 from odradek.server.forwarding import forward
 from odradek.server.latency import Latencies
-from odradek.server.routes import Role, Route, routes_of
+from odradek.server.routes import Role, Route, route_of, routes_of
+from odradek.server.served import served_on
 
 ReturnT = TypeVar("ReturnT")
 
@@ -58,11 +59,17 @@ class Endpoints:
     """All that one role of the node answers."""
 
     def __init__(self, role: Role) -> None:
-        self.routes = routes_of(role)
+        self.announced = served_on(role)
+        self._role = role
         self._forwards = role is Role.BROKER
         self._compiled: dict[int, Endpoint] = {}
         """By key and version in one number, as `get` is asked for them."""
         self.get = self._compiled.get
+
+    @property
+    def routes(self) -> dict[ApiKey, Route]:
+        """With all handlers loaded."""
+        return routes_of(self._role)
 
     def used(self) -> Iterator[tuple[ApiKey, int, Endpoint]]:
         """Key, version and endpoint of everything that was asked for so far."""
@@ -72,14 +79,15 @@ class Endpoints:
     def compile(self, api_key: int, version: int) -> Endpoint:
         """The endpoint for a pair that `get` (of `api_key << 16 | version`) did not know."""
         try:
-            route = self.routes[ApiKey(api_key)]
+            served = self.announced[ApiKey(api_key)]
         except (ValueError, KeyError):
             raise UnservedRequest(f"API key {api_key} is not served on this listener") from None
-        if not route.min_version <= version <= route.max_version:
+        if not served.min_version <= version <= served.max_version:
             raise UnservedRequest(
-                f"version {version} of {route.api_key.name} is not served "
-                f"(versions {route.min_version} to {route.max_version} are)"
+                f"version {version} of {served.api_key.name} is not served "
+                f"(versions {served.min_version} to {served.max_version} are)"
             )
+        route = route_of(served.api_key, self._role)
         forwarded = route.forwarded and self._forwards
         endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version, forwarded=forwarded)
         return endpoint

@@ -1,11 +1,11 @@
 """Which handler answers which API, on which kind of listener, in which versions.
 
-A handler says so itself with `@serves`; what is not here is not announced and not answered.
+A handler says so itself with `@serves`, and `served.py` knows it before the handler is loaded; what is not there is not
+announced and not answered.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class
 from odradek.server.promise import Promise
+from odradek.server.served import Role, served_on
 from odradek.values import value
+
+__all__ = ["QuickAnswer", "QuickHandler", "Role", "Route", "route_of", "routes_of", "serves"]
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
@@ -27,13 +30,6 @@ nothing was done: the declared way takes over.
 """
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
-
-
-class Role(enum.Flag):
-    """Who answers on a listener."""
-
-    BROKER = enum.auto()
-    CONTROLLER = enum.auto()
 
 
 @value
@@ -58,69 +54,6 @@ class Route:
 
 _ROUTES: dict[tuple[ApiKey, Role], Route] = {}
 """By API and role: the same request may mean another thing to a broker and to a controller (Fetch)."""
-
-HANDLER_MODULES = (
-    "add_raft_voter",
-    "allocate_producer_ids",
-    "alter_client_quotas",
-    "alter_configs",
-    "alter_partition",
-    "alter_partition_reassignments",
-    "alter_user_scram_credentials",
-    "api_versions",
-    "assign_replicas_to_dirs",
-    "begin_quorum_epoch",
-    "broker_heartbeat",
-    "broker_registration",
-    "consumer_group_describe",
-    "consumer_group_heartbeat",
-    "controller_registration",
-    "create_acls",
-    "create_partitions",
-    "create_topics",
-    "delete_acls",
-    "delete_groups",
-    "delete_records",
-    "delete_topics",
-    "describe_acls",
-    "describe_client_quotas",
-    "describe_cluster",
-    "describe_configs",
-    "describe_groups",
-    "describe_log_dirs",
-    "describe_producers",
-    "describe_quorum",
-    "describe_topic_partitions",
-    "describe_user_scram_credentials",
-    "elect_leaders",
-    "end_quorum_epoch",
-    "envelope",
-    "fetch",
-    "fetch_metadata_log",
-    "fetch_snapshot",
-    "find_coordinator",
-    "heartbeat",
-    "incremental_alter_configs",
-    "init_producer_id",
-    "join_group",
-    "leave_group",
-    "list_config_resources",
-    "list_groups",
-    "list_offsets",
-    "list_partition_reassignments",
-    "metadata",
-    "offset_commit",
-    "offset_delete",
-    "offset_fetch",
-    "offset_for_leader_epoch",
-    "produce",
-    "remove_raft_voter",
-    "sync_group",
-    "unregister_broker",
-    "update_features",
-    "update_raft_voter",
-    "vote",
-)
 
 
 def serves(
@@ -157,12 +90,15 @@ def serves(
     return register
 
 
+def route_of(api_key: ApiKey, role: Role) -> Route:
+    """The route of an API that `served_on` names; its handler is loaded now if it was not."""
+    route = _ROUTES.get((api_key, role))
+    if route is None:
+        import_module(f"odradek.server.handlers.{served_on(role)[api_key].module}")
+        route = _ROUTES[api_key, role]
+    return route
+
+
 def routes_of(role: Role) -> dict[ApiKey, Route]:
-    """All that is served on a listener of that role, by key in ascending order."""
-    for name in HANDLER_MODULES:
-        import_module(f"odradek.server.handlers.{name}")
-    return {key: route for (key, served), route in sorted(_ROUTES.items(), key=_by_key) if served is role}
-
-
-def _by_key(entry: tuple[tuple[ApiKey, Role], Route]) -> int:
-    return entry[0][0]
+    """All that is served on a listener of that role, by key in ascending order, with all its handlers."""
+    return {api_key: route_of(api_key, role) for api_key in served_on(role)}

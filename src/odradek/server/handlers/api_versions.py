@@ -20,7 +20,8 @@ from odradek.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from odradek.server.context import Context
-from odradek.server.routes import Role, Route, serves
+from odradek.server.routes import Role, serves
+from odradek.server.served import Served
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _SOFTWARE_VERSION = 3
@@ -36,7 +37,7 @@ async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     image = ctx.node.image
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=[_announce(route) for route in ctx.listener.endpoints.routes.values()],
+        api_keys=[_announce(served) for served in ctx.listener.endpoints.announced.values()],
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.minimum, max_version=feature.maximum)
             for feature in ctx.node.supported_features
@@ -51,15 +52,15 @@ async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     )
 
 
-def unsupported_version_answer(routes: Mapping[ApiKey, Route]) -> bytes:
+def unsupported_version_answer(announced: Mapping[ApiKey, Served]) -> bytes:
     """The whole body for a version that is not known."""
     return encode(
         ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_announce(routes[ApiKey.API_VERSIONS])]
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_announce(announced[ApiKey.API_VERSIONS])]
         ),
         0,
     )
 
 
-def _announce(route: Route) -> ApiVersion:
-    return ApiVersion(api_key=route.api_key, min_version=route.announced_min_version, max_version=route.max_version)
+def _announce(served: Served) -> ApiVersion:
+    return ApiVersion(api_key=served.api_key, min_version=served.announced_min_version, max_version=served.max_version)

@@ -17,7 +17,7 @@ from odradek.server.context import Context, ForwardedContext
 from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.forwarding import address_of, principal_of
 from odradek.server.refusals import refusal
-from odradek.server.routes import Role, serves
+from odradek.server.routes import Role, route_of, serves
 
 
 @serves(ApiKey.ENVELOPE, on=Role.CONTROLLER, overlaps=True)
@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         header, position = decode_request_header(request.request_data, 0)
         key, version = ApiKey(header.request_api_key), header.request_api_version
         endpoint = ctx.listener.endpoints.get(key << 16 | version) or ctx.listener.endpoints.compile(key, version)
-        if not ctx.listener.endpoints.routes[key].forwarded:
+        if not route_of(key, Role.CONTROLLER).forwarded:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         wrapped, _ = endpoint.decode(request.request_data, position)
         on_behalf = _context(ctx, request, header)

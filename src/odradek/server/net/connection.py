@@ -497,7 +497,7 @@ class Connection:
         except UnservedRequest as wrong:
             if api_key == ApiKey.API_VERSIONS:
                 # Kafka's way to let a newer client find out: the oldest body, and the connection stays.
-                body = unsupported_version_answer(self._scope.endpoints.routes)
+                body = unsupported_version_answer(self._scope.endpoints.announced)
                 self._answers.append(_ANSWER.pack(len(body) + 4, correlation_id) + body)
             else:
                 self._reject(str(wrong))
