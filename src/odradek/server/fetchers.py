@@ -70,7 +70,7 @@ _SESSION_ERRORS = (
 class Followed:
     """One partition as its fetcher sees it."""
 
-    __slots__ = ("asked_offset", "failures", "hosted", "key", "leader_epoch", "since", "timer")
+    __slots__ = ("asked_offset", "failures", "hosted", "key", "lag", "leader_epoch", "since", "timer")
 
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
@@ -79,6 +79,8 @@ class Followed:
         self.asked_offset = Offset(-1)
         self.since = -1
         """The request that asked for it from where it stands now; what answers an earlier one is out of date."""
+        self.lag = 0
+        """Committed records that the leader had and this node had not, as of the last answer."""
         self.failures = 0
         self.timer: asyncio.TimerHandle | None = None
 
@@ -104,6 +106,9 @@ class Fetcher:
 
     def __len__(self) -> int:
         return len(self._followed)
+
+    def max_lag(self) -> int:
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     def start(self) -> None:
         if self._task is None:
@@ -285,6 +290,7 @@ class Fetcher:
             log_start_offset=data.log_start_offset,
             now_ms=now_ms,
         )
+        followed.lag = max(data.high_watermark - partition_log.log_end_offset, 0)
         hosted.replication_bytes_in += len(records)
         hosted.first_offset = Offset(hosted.first_offset + partition_log.log_end_offset - before[0])
         if moved:
@@ -503,6 +509,9 @@ class Fetchers:
                 if self._started:
                     self._by_leader[leader].start()
             self._by_leader[leader].follow(hosted)
+
+    def max_lag(self) -> int:
+        return max((fetcher.max_lag() for fetcher in self._by_leader.values()), default=0)
 
     def doubt(self, leader_id: NodeId) -> None:
         self._doubts[leader_id] = self.world.clock.monotonic_ms() + DOUBT_MS

@@ -59,6 +59,7 @@ class IsrChanges:
         self._node_id = node_id
         self._waiting: dict[Hosted, IsrProposal] = {}
         self._task: asyncio.Task[None] | None = None
+        self.expands = self.shrinks = self.refusals = 0
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         replicas.on_proposal = self.submit
 
@@ -121,6 +122,8 @@ class IsrChanges:
         partition = hosted.partition
         if answer.error_code == ErrorCode.NONE:
             isr = tuple(map(NodeId, answer.isr))
+            self.expands += len(isr) > len(partition.state.isr)
+            self.shrinks += len(isr) < len(partition.state.isr)
             log.info("In sync for %s: %s", hosted, list(isr))
             moved = partition.isr_agreed(
                 proposal,
@@ -130,6 +133,7 @@ class IsrChanges:
                 now_ms=now_ms,
             )
         elif answer.error_code in _REFUSED:
+            self.refusals += 1
             moved = partition.isr_refused(proposal, now_ms=now_ms)
         else:
             return answer.error_code in _SETTLED_BY_METADATA

@@ -68,6 +68,8 @@ def _topics(node: Node) -> Iterator[Family]:
         ("produce_requests", "Appends, a partition at a time."),
         ("failed_produce_requests", "Appends that were refused."),
         ("fetch_requests", "Reads, a partition at a time."),
+        ("replication_bytes_in", "Bytes of record batches fetched from leaders."),
+        ("replication_bytes_out", "Bytes of record batches fetched by followers."),
     ):
         samples: list[Sample] = [("", (), getattr(total, name))]
         samples += [("", (("topic", topic),), getattr(counted, name)) for topic, counted in traffic.items()]
@@ -81,6 +83,8 @@ _KAFKA_NAMES = {
     "produce_requests": "totalproducerequests",
     "failed_produce_requests": "failedproducerequests",
     "fetch_requests": "totalfetchrequests",
+    "replication_bytes_in": "replicationbytesin",
+    "replication_bytes_out": "replicationbytesout",
 }
 
 
@@ -101,21 +105,29 @@ def _logs(node: Node) -> Iterator[Family]:
 
 
 def _replica_manager(node: Node) -> Iterator[Family]:
-    states = [hosted.partition.state for hosted in node.replicas]
-    minimums = [hosted.partition.log.config.min_insync_replicas for hosted in node.replicas]
-    enough = [min(minimum, len(state.replicas)) for minimum, state in zip(minimums, states, strict=True)]
-    counts = [len(state.isr) for state in states]
+    """Who is in sync is told by the leader, so that every partition counts once in a cluster."""
+    led = [hosted.partition for hosted in node.replicas if hosted.partition.is_leader]
+    enough = [min(each.log.config.min_insync_replicas, len(each.state.replicas)) for each in led]
+    counts = [len(each.state.isr) for each in led]
     prefix = "kafka_server_replicamanager_"
-    yield _gauge(prefix + "partitioncount", "Partitions on this broker.", len(states))
-    leads = sum(hosted.partition.is_leader for hosted in node.replicas)
-    yield _gauge(prefix + "leadercount", "Partitions that this broker leads.", leads)
-    behind = sum(count < len(state.replicas) for count, state in zip(counts, states, strict=True))
-    yield _gauge(prefix + "underreplicatedpartitions", "Partitions with replicas that are not in sync.", behind)
+    yield _gauge(prefix + "partitioncount", "Partitions on this broker.", sum(1 for _ in node.replicas))
+    yield _gauge(prefix + "leadercount", "Partitions that this broker leads.", len(led))
+    behind = sum(count < len(each.state.replicas) for count, each in zip(counts, led, strict=True))
+    yield _gauge(prefix + "underreplicatedpartitions", "Led partitions with replicas that are not in sync.", behind)
     below = sum(count < needed for count, needed in zip(counts, enough, strict=True))
-    yield _gauge(prefix + "underminisrpartitioncount", "Partitions with fewer in sync than needed.", below)
+    yield _gauge(prefix + "underminisrpartitioncount", "Led partitions with fewer in sync than needed.", below)
     at = sum(count == needed for count, needed in zip(counts, enough, strict=True))
-    yield _gauge(prefix + "atminisrpartitioncount", "Partitions with just as many in sync as needed.", at)
+    yield _gauge(prefix + "atminisrpartitioncount", "Led partitions with just as many in sync as needed.", at)
     yield _gauge(prefix + "offlinereplicacount", "Replicas on failed directories.", node.replicas.offline_count)
+    changes = node.isr_changes
+    for name, doc, count in (
+        ("isrexpands", "Followers that caught up.", changes.expands),
+        ("isrshrinks", "Followers that fell behind.", changes.shrinks),
+        ("failedisrupdates", "ISR changes that the controller refused.", changes.refusals),
+    ):
+        yield Family(f"{prefix}{name}_total", COUNTER, doc, (("", (), count),))
+    lag = node.fetchers.max_lag()
+    yield _gauge("kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks at most.", lag)
 
 
 def _controller(node: Node) -> Iterator[Family]:
@@ -123,7 +135,7 @@ def _controller(node: Node) -> Iterator[Family]:
     brokers = list(image.cluster.brokers.values())
     partitions = [partition for topic in image.topics.by_name.values() for partition in topic.partitions]
     prefix = "kafka_controller_kafkacontroller_"
-    yield _gauge(prefix + "activecontrollercount", "1 on the active controller.", int(node.serving))
+    yield _gauge(prefix + "activecontrollercount", "1 on the active controller.", int(node.quorum.is_active))
     yield _gauge(prefix + "activebrokercount", "Brokers that are not fenced.", sum(not each.fenced for each in brokers))
     yield _gauge(prefix + "fencedbrokercount", "Brokers that are fenced.", sum(each.fenced for each in brokers))
     yield _gauge(prefix + "globaltopiccount", "Topics in the cluster.", len(image.topics.by_name))

@@ -20,7 +20,7 @@ from odradek.metadata.image.client_quotas import CLIENT_ID, IP, NO_CLIENT_QUOTAS
 from odradek.ports import Clock
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.server.dispatch import resume
 
@@ -232,8 +232,9 @@ async def metered(
     Time counts as long as the loop was kept; what a handler waits for costs nobody anything.
     """
     node = ctx.node
-    if ctx.is_peer:
-        return await handler  # A broker is not held up for what its clients ask for.
+    if ctx.is_peer or (isinstance(request, FetchRequest) and _is_followers(request)):
+        # A broker is not held up for what its clients ask for, nor for keeping up with its leaders.
+        return await handler
     monotonic_ms = node.world.clock.monotonic_ms
     started_ms = monotonic_ms()
     try:
@@ -260,3 +261,7 @@ async def metered(
         if connection is not None:
             connection.mute(throttle_ms)
     return response
+
+
+def _is_followers(request: FetchRequest) -> bool:
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
