@@ -74,6 +74,10 @@ class Load:
             assert not self._failures, self._failures
             self._stopping.wait(0.01)
 
+    def pass_time(self, duration_s: float) -> None:
+        """Let a fault last."""
+        self._stopping.wait(duration_s)
+
     def verdict(self) -> list[str]:
         """Read everything once more, from the beginning to the end, and judge."""
         consumer = self._consumer("final")
@@ -101,6 +105,7 @@ class Load:
                 "linger.ms": 2,
                 "message.timeout.ms": int(PATIENCE_S * 1000),
                 "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
                 "topic.metadata.refresh.interval.ms": 1000,
             }
         )
@@ -140,6 +145,7 @@ class Load:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
             }
         )
 
@@ -156,9 +162,7 @@ class Load:
         consumer.close()
 
     def _read_to_the_end(self, consumer: confluent_kafka.Consumer, index: int) -> None:
-        start, end = consumer.get_watermark_offsets(
-            confluent_kafka.TopicPartition(self.topic, index), timeout=PATIENCE_S
-        )
+        start, end = self._bounds(consumer, index)
         partition = Partition(self.topic, index)
         self._note(Bounds(partition, start, end, asked_at=len(self.history.events), final=True))
         consumer.assign([confluent_kafka.TopicPartition(self.topic, index, start)])
@@ -168,6 +172,20 @@ class Load:
             for message in consumer.consume(1000, timeout=1.0):
                 if message.error() is None:
                     next_offset = self._note_read("final", message, final=True) + 1
+
+    def _bounds(self, consumer: confluent_kafka.Consumer, index: int) -> tuple[int, int]:
+        """Where the partition starts and ends; this client does not ask again by itself while leaders change hands."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                start, end = consumer.get_watermark_offsets(
+                    confluent_kafka.TopicPartition(self.topic, index), timeout=PATIENCE_S
+                )
+                return start, end
+            except confluent_kafka.KafkaException as refused:
+                if not refused.args[0].retriable() or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def _note_read(self, name: str, message: confluent_kafka.Message, *, final: bool = False) -> int:
         offset, index, value = message.offset(), message.partition(), message.value()
