@@ -25,6 +25,11 @@ class Latencies:
         self.waited += 1
         self._buckets[min(max(elapsed_ms, 0).bit_length(), _BUCKETS - 1)] += 1
 
+    def add(self, other: Latencies) -> None:
+        """Count what others counted."""
+        self.waited += other.waited
+        self._buckets = [one + more for one, more in zip(self._buckets, other._buckets, strict=True)]
+
     def quantile(self, share: float, served: int) -> float:
         """The milliseconds within which that share of all `served` requests were answered."""
         below = served - self.waited

@@ -21,6 +21,7 @@ from odradek.metadata.image.topics import TopicChanges
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import World
+from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import Message
 from odradek.server.apply import apply_changes, chosen_directories, whole_image
 from odradek.server.authorizer import Authorizer
@@ -129,9 +130,14 @@ class Node:
 
     def served_requests(self) -> Iterator[tuple[str, int, int, Latencies]]:
         """Request (by Kafka's name), version, how many were answered and how long they took; of all listeners."""
+        counted: dict[tuple[ApiKey, int], tuple[int, Latencies]] = {}
         for endpoints in self._endpoints_by_role.values():
             for key, version, endpoint in endpoints.used():
-                yield key.name.title().replace("_", ""), version, endpoint.served, endpoint.latencies
+                served, latencies = counted.setdefault((key, version), (0, Latencies()))
+                latencies.add(endpoint.latencies)
+                counted[key, version] = (served + endpoint.served, latencies)
+        for (key, version), (served, latencies) in sorted(counted.items(), key=lambda each: each[0]):
+            yield key.name.title().replace("_", ""), version, served, latencies
 
     # Starting and stopping.
 
@@ -347,6 +353,7 @@ class Node:
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
+        self.replicas.on_offline = self._directory_failed
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
         self.fetchers.on_failure = self.fail
@@ -355,6 +362,10 @@ class Node:
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
         self.coordinators.on_failure = self.fail
+
+    def _directory_failed(self) -> None:
+        """The controller lets others lead what was in it."""
+        self.lifecycle.directories_failed([each.directory_id for each in self._directories if not each.online])
 
     async def _open_partitions(self) -> None:
         """Open what the cluster says is here, with other work between, then what it said meanwhile."""

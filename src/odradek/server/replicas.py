@@ -74,6 +74,8 @@ class Replicas:
         self.departures = Departures(world.clock)
         self._unsettled: dict[Hosted, None] = {}
         """Led partitions with followers that may be behind: those whose ISR is worth a look."""
+        self.on_offline: Callable[[], None] = lambda: None
+        """Told when a log directory has failed."""
         self.on_all_offline: Callable[[], None] = lambda: None
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
@@ -180,6 +182,8 @@ class Replicas:
             self.on_proposal(hosted, noted.proposal)
         if noted.high_watermark_moved:
             hosted.committed()
+        if hosted.deletions:
+            hosted.deleted()
 
     def nearest_replica(
         self, hosted: Hosted, *, client_rack: str, fetch_offset: Offset, listener: str
@@ -198,7 +202,8 @@ class Replicas:
     def delete_records(self, hosted: Hosted, before: Offset) -> None:
         with self.minding_the_disk(hosted):
             hosted.partition.log.delete_records_before(before)
-        hosted.tell_all(0)
+        hosted.tell_watchers(0)
+        hosted.tell_followers(ALL_BYTES)  # Somebody waits until they have done the same.
 
     @contextmanager
     def minding_the_disk(self, hosted: Hosted) -> Iterator[None]:
@@ -366,6 +371,7 @@ class Replicas:
         self._unsettled[hosted] = None
         if partition.advance(self._world.clock.monotonic_ms()):
             hosted.committed()
+        hosted.deleted()
         self.welcome(hosted)
 
     def welcome(self, hosted: Hosted) -> None:
@@ -439,6 +445,7 @@ class Replicas:
                 del self._by_id[hosted.topic_id][hosted.index]
                 self._retire(hosted)
                 self._note_offline(hosted.topic, hosted.topic_id, hosted.index)
+        self.on_offline()
         if not any(each.online for each in self.directories):
             log.critical("All log directories have failed")
             self.on_all_offline()
