@@ -197,6 +197,11 @@ class Leadership:
         progress = self.followers.get(replica)
         return NO_BROKER_EPOCH if progress is None else progress.broker_epoch
 
+    def low_watermark(self, log_start_offset: Offset, surroundings: Surroundings) -> Offset:
+        """Where the log starts on every replica that is alive: nobody can read anything before."""
+        starts = (progress.log_start_offset for node, progress in self.followers.items() if node in surroundings.active)
+        return min((log_start_offset, *starts))
+
     def is_settled(self, leader_end: Offset) -> bool:
         """Whether everybody is in sync and has everything: then there is nothing to look after."""
         return len(self.in_sync.committed) > len(self.followers) and all(

@@ -145,6 +145,12 @@ class Partition:
         """
         return self.leadership is None or self.log.high_watermark >= self.leadership.epoch_start_offset
 
+    @property
+    def low_watermark(self) -> Offset:
+        """Where the log starts on all replicas."""
+        start = self.log.log_start_offset
+        return start if self.leadership is None else self.leadership.low_watermark(start, self._surroundings)
+
     # Appending.
 
     def append(

@@ -1,4 +1,4 @@
-"""Produce requests with acks=all, which wait until every in-sync replica has what they brought."""
+"""Requests that wait for replicas: Produce with acks=all until all in sync have it, DeleteRecords until none has it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,35 @@ class PendingAck:
     def settle(self, outcome: ErrorCode) -> None:
         self.outcome = outcome
         self._request.one_settled()
+
+
+class PendingDeletion:
+    """A partition whose replicas shall start at an offset."""
+
+    __slots__ = ("_done", "offset", "outcome")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.outcome = ErrorCode.REQUEST_TIMED_OUT
+        self._done: asyncio.Future[bool] | None = None
+
+    def settle(self, outcome: ErrorCode) -> None:
+        self.outcome = outcome
+        if self._done is not None and not self._done.done():
+            self._done.set_result(True)
+
+    async def wait(self, hosted: Hosted, purgatory: Purgatory, *, timeout_ms: int) -> ErrorCode:
+        """What came of it, at the latest when the time is up."""
+        hosted.deletions[self] = None
+        hosted.deleted()
+        if self in hosted.deletions:
+            self._done = purgatory.park(timeout_ms=timeout_ms)
+            try:
+                await self._done
+            finally:
+                hosted.deletions.pop(self, None)
+                self._done.cancel()
+        return self.outcome
 
 
 class Acknowledgements:

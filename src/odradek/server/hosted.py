@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from odradek.metadata.image.topics import TopicImage
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
-from odradek.server.acknowledgements import PendingAck
+from odradek.server.acknowledgements import PendingAck, PendingDeletion
 from odradek.server.fetch_sessions import WatchedPartition
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
@@ -57,6 +57,7 @@ class Hosted:
         "appends",
         "bytes_in",
         "bytes_out",
+        "deletions",
         "directory",
         "failed_appends",
         "first_offset",
@@ -91,6 +92,8 @@ class Hosted:
         """and those of followers, which see all."""
         self.unacknowledged: deque[PendingAck | PromisedAck] = deque()
         """Appends that wait for their replicas, in the order of their offsets."""
+        self.deletions: dict[PendingDeletion, None] = {}
+        """Requests that wait until all replicas have deleted what they were told to."""
         self.listeners: dict[Callable[[], None], None] = {}
         """Called when the high watermark has moved, and when this node does not lead any more."""
         self.first_offset = partition.log.log_end_offset
@@ -143,9 +146,19 @@ class Hosted:
         for listener in list(self.listeners):
             listener()
 
+    def deleted(self) -> None:
+        """Replicas may start later than before."""
+        for pending in list(self.deletions):
+            if self.partition.low_watermark >= pending.offset:
+                del self.deletions[pending]
+                pending.settle(ErrorCode.NONE)
+
     def resigned(self) -> None:
         """This node does not lead it any more: whoever waits here has to look elsewhere."""
         self.held_bytes = 0
+        for pending in self.deletions:
+            pending.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.deletions.clear()
         while self.unacknowledged:
             self.unacknowledged.popleft().settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for listener in list(self.listeners):

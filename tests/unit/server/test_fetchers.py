@@ -9,6 +9,11 @@ from tests.unit.server.replica_rig import LEADER, ReplicaRig
 
 from odradek.ids import Offset
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -232,6 +237,63 @@ def test_a_follower_starts_over_where_its_leader_starts() -> None:
         await rig.until(lambda: log.log_start_offset == 8)
         assert await rig.content(2, "t") == await rig.content(1, "t")
         assert log.log_end_offset == 16
+
+    rig.run(story)
+
+
+def test_records_are_deleted_once_no_replica_has_them() -> None:
+    rig = ReplicaRig(3)
+
+    async def delete(offset: int, timeout_ms: int = 5_000) -> tuple[int, int]:
+        part = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[part])], timeout_ms=timeout_ms)
+        result = (await rig.request(1, request, 2)).topics[0].partitions[0]
+        return result.error_code, result.low_watermark
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]])
+        await rig.produce(1, "t", b"a", b"b", b"c", b"d")
+        assert await delete(2) == (0, 2)
+        assert [rig.hosted(number, "t").partition.log.log_start_offset for number in (1, 2, 3)] == [2, 2, 2]
+        rig.brokers[3].crash()
+        assert await delete(3, timeout_ms=500) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+        waiting = asyncio.ensure_future(delete(-1))
+        await asyncio.sleep(0.1)
+        await rig.fence(3)
+        assert await waiting == (0, 4)
+
+    rig.run(story)
+
+
+def test_what_must_be_synced_is_not_acknowledged_before() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2, 3]], configs={"flush.messages": "1"})
+        for _ in range(3):
+            assert (await rig.produce(1, "t", b"a")).error_code == 0
+            ends = {number: rig.hosted(number, "t").partition.log.recovery_point for number in (1, 2, 3)}
+            assert set(ends.values()) == {rig.hosted(1, "t").partition.log.log_end_offset}
+
+    rig.run(story)
+
+
+def test_replicas_are_added_and_taken_away() -> None:
+    rig = ReplicaRig(3)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1]])
+        for number in range(3):
+            await rig.produce(1, "t", b"%d" % number)
+        directories = [rig.uuid(101), rig.uuid(102), rig.uuid(103)]
+        await rig.change("t", replicas=[1, 2, 3], adding_replicas=[2, 3], directories=directories)
+        await rig.until(lambda: set(rig.registration("t").isr) == {1, 2, 3})
+        assert (await rig.produce(1, "t", b"3")).error_code == 0
+        await rig.change("t", leader=2, isr=[2, 3], replicas=[2, 3], adding_replicas=[], directories=directories[1:])
+        assert rig.brokers[1].replicas.find("t", 0) is None
+        assert (await rig.produce(1, "t", b"x")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await rig.produce(2, "t", b"4")).base_offset == 4
+        assert await rig.content(2, "t") == await rig.content(3, "t")
 
     rig.run(story)
 

@@ -1,4 +1,7 @@
-"""DeleteRecords, versions 0 to 2: move a partition's start forward; segments before it go with the next retention."""
+"""DeleteRecords, versions 0 to 2: move a partition's start forward; segments before it go with the next retention.
+
+Answered when all replicas that are alive start there.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from odradek.security.acl import Operation, ResourceType
+from odradek.server.acknowledgements import PendingDeletion
 from odradek.server.authorizer import require
 from odradek.server.context import Context
+from odradek.server.hosted import Hosted
 from odradek.server.routes import Role, serves
 
 UP_TO_HIGH_WATERMARK = -1
@@ -22,18 +27,31 @@ UP_TO_HIGH_WATERMARK = -1
 
 @serves(ApiKey.DELETE_RECORDS, on=Role.BROKER)
 async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(ctx, topic.name, part.partition_index, part.offset) for part in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    waiting: list[tuple[Hosted, PendingDeletion, DeleteRecordsPartitionResult]] = []
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                _delete(ctx, topic.name, part.partition_index, part.offset, waiting) for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    deadline_ms = ctx.node.world.clock.monotonic_ms() + request.timeout_ms
+    for hosted, pending, result in waiting:
+        left_ms = max(deadline_ms - ctx.node.world.clock.monotonic_ms(), 0)
+        result.error_code = await pending.wait(hosted, ctx.node.purgatory, timeout_ms=left_ms)
+        result.low_watermark = hosted.partition.low_watermark
+    return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _delete(
+    ctx: Context,
+    topic: str,
+    index: int,
+    offset: int,
+    waiting: list[tuple[Hosted, PendingDeletion, DeleteRecordsPartitionResult]],
+) -> DeleteRecordsPartitionResult:
     replicas = ctx.node.replicas
     try:
         require(ctx, Operation.DELETE, ResourceType.TOPIC, topic)
@@ -50,4 +68,8 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsP
         replicas.delete_records(hosted, Offset(before))
     except KafkaError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET, error_code=error.code)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset, error_code=0)
+    low_watermark = hosted.partition.low_watermark
+    result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=0)
+    if low_watermark < before:
+        waiting.append((hosted, PendingDeletion(before), result))
+    return result
