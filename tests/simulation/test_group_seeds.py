@@ -11,6 +11,7 @@ SEEDS = range(1, 61)
 
 REMEMBERED = (
     106,  # a commit that a rebalance overtook made the client throw its new membership away
+    478,  # partitions made while the disk was full were offline until the next start
     67,  # a member whose session ended while the disk was full stayed in its group for ever
 )
 """Seeds that found something. What they draw changes with the code, so they are told here in words as well."""

@@ -173,6 +173,11 @@ class Coordinators:
         if topics.deleted:
             self._forget([topic.name for topic in topics.deleted if topic.name not in image.topics.by_name])
 
+    def opened(self, hosted: Hosted) -> None:
+        """A partition is there that the cluster had given to this node before."""
+        if hosted.topic == GROUP_TOPIC:
+            self._settle((hosted.index,))
+
     def _settle(self, partitions: Iterable[int]) -> None:
         for index in partitions:
             hosted = self.replicas.find(GROUP_TOPIC, index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
@@ -17,7 +17,7 @@ from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
-from odradek.metadata.image.topics import TopicChanges
+from odradek.metadata.image.topics import PartitionsOf
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import World
@@ -36,6 +36,7 @@ from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.fetchers import Fetchers
 from odradek.server.forwarding import InternalTopics
+from odradek.server.hosted import Hosted
 from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
@@ -359,6 +360,7 @@ class Node:
         self.fetchers.on_failure = self.fail
         self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
         self.isr_changes.on_failure = self.fail
+        self.replicas.on_opened = self._opened
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
         self.coordinators.on_failure = self.fail
@@ -378,7 +380,7 @@ class Node:
         self._held_back = None
         self._hosts_partitions = True
         self.replicas.set_aside_strays()
-        self._tell_directories(whole_image(self.image))
+        self._tell_directories(whole_image(self.image).created)
 
     # What the cluster agreed on.
 
@@ -391,7 +393,7 @@ class Node:
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
             self.coordinators.apply(image, changes)
-            self._tell_directories(changes.topics)
+            self._tell_directories(changes.topics.created)
         if self._registrar is not None:
             self._registrar.apply(image)
         if self._next_image is not None and not self._next_image.done():
@@ -406,10 +408,16 @@ class Node:
             self.authorizer.apply(image.acls)
         self.guarded = self.quotas.active or self.authorizer is not None
 
-    def _tell_directories(self, changes: TopicChanges) -> None:
-        chosen = chosen_directories(self.replicas, changes.created)
+    def _tell_directories(self, created: Iterable[PartitionsOf]) -> None:
+        chosen = chosen_directories(self.replicas, created)
         if chosen:
             self.directory_assignments.tell(chosen)
+
+    def _opened(self, hosted: Hosted) -> None:
+        """A partition for which there was no room at first."""
+        self.coordinators.opened(hosted)
+        topic = self.replicas.image.topics.by_id[hosted.topic_id]
+        self._tell_directories((PartitionsOf(topic, (hosted.index,), None),))
 
     def _leader_changed(self) -> None:
         for channel in self._channels:

@@ -32,6 +32,7 @@ from odradek.server.config import NodeConfig
 from odradek.server.departures import Departures
 from odradek.server.hosted import ALL_BYTES, NO_TRAFFIC, Hosted, Traffic
 from odradek.server.settings import RACK_AWARE_SELECTOR
+from odradek.server.unopened import Unopened
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
 from odradek.storage.log import AppendInfo
@@ -79,6 +80,9 @@ class Replicas:
         self.on_all_offline: Callable[[], None] = lambda: None
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
+        self.on_opened: Callable[[Hosted], None] = lambda hosted: None
+        """Told when a partition is there for which there was no room when the cluster gave it to this node."""
+        self._unopened = Unopened(self._open_again)
         self.on_cluster: Callable[[], None] = lambda: None
         """Told when brokers have come, gone or moved."""
         self.on_proposal: Callable[[Hosted, IsrProposal], None] = lambda hosted, proposal: None
@@ -326,12 +330,30 @@ class Replicas:
         except OSError as failure:
             self._directory_error(directory, failure)
             self._note_offline(topic.name, topic.topic_id, index)
+            if failure.errno in _FULL:
+                self._unopened.note(topic.topic_id, index)
             return
         hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.surroundings), directory)
         hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
         self._by_name.setdefault(topic.name, {})[index] = hosted
         self._by_id.setdefault(topic.topic_id, {})[index] = hosted
         self.on_role(hosted)
+
+    def _open_again(self, topic_id: Uuid, index: int) -> bool:
+        """There may be room now for a partition there was none for; False if there is none."""
+        topic = self.image.topics.by_id.get(topic_id)
+        if topic is None or self._offline.pop((topic_id, index), self) is self:
+            return True
+        del self._offline[topic.name, index]
+        registration = topic.partitions[index]
+        if self._node_id in registration.replicas:
+            self._host(topic, index, registration)
+            hosted = self.find_by_id(topic_id, index)
+            if hosted is None:
+                return False
+            log.info("%s is served: there is room for it now", hosted)
+            self.on_opened(hosted)
+        return True
 
     def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         hosted = self.find_by_id(topic.topic_id, index)
@@ -537,6 +559,7 @@ class Replicas:
 
     def close(self, *, broker_epoch: int) -> None:
         """Leave every directory as a clean shutdown leaves it."""
+        self._unopened.close()
         for directory in self.directories:
             if directory.online:
                 try:

@@ -99,21 +99,28 @@ class LogDirectory:
             if found_id is not None and found_id != topic_id:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
-        log = Log.open(
-            self._disk,
-            self._directory_of(topic, partition),
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            config=config,
-            now_ms=now_ms,
-            recovery_point=self._recovery_points.get(key, 0) if existed else 0,
-            log_start_offset=self._log_starts.get(key, 0) if existed else 0,
-            high_watermark=self._high_watermarks.get(key) if existed else None,
-            clean=self.was_clean,
-            producer_expiration_ms=self.producer_expiration_ms,
-            draw=self._entropy.below,
-        )
+        path = self._directory_of(topic, partition)
+        try:
+            log = Log.open(
+                self._disk,
+                path,
+                topic=topic,
+                partition=partition,
+                topic_id=topic_id,
+                config=config,
+                now_ms=now_ms,
+                recovery_point=self._recovery_points.get(key, 0) if existed else 0,
+                log_start_offset=self._log_starts.get(key, 0) if existed else 0,
+                high_watermark=self._high_watermarks.get(key) if existed else None,
+                clean=self.was_clean,
+                producer_expiration_ms=self.producer_expiration_ms,
+                draw=self._entropy.below,
+            )
+        except OSError:
+            if not existed:  # What is half made would look like a log to whoever tries again.
+                with suppress(OSError):
+                    self._disk.remove_directory(path)
+            raise
         self._on_disk[key] = None
         self._open[key] = log
         return log

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.unit.server.group_clients import (
@@ -31,6 +33,8 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
 from odradek.server.replicas import Hosted
+from odradek.storage.directories import LogDirectory
+from odradek.storage.log import Log
 from odradek.values import replace
 
 
@@ -255,6 +259,37 @@ def test_a_full_disk_refuses_commits_and_goes_on_with_the_rest() -> None:
         await client.ask(commit("g", "t", {0: 3}, **member), 9)
         assert await committed(client) == {0: 3}
         assert (await stable_member(client, "new")).generation_id == 1
+
+    rig.run(run)
+
+
+def test_groups_whose_partition_found_no_room_are_served_once_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    open_log = LogDirectory.open_log
+    room = True
+
+    def make_or_refuse(directory: LogDirectory, topic: str, *which: Any, **how: Any) -> Log:
+        if not room and topic == "__consumer_offsets":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return open_log(directory, topic, *which, **how)
+
+    monkeypatch.setattr(LogDirectory, "open_log", make_or_refuse)
+
+    async def run() -> None:
+        nonlocal room
+        await rig.create_topic("t", 3)
+        client = rig.connect()
+        room = False
+        await find_coordinator(client)
+        assert (await client.ask(join(), 3)).error_code == ErrorCode.NOT_COORDINATOR
+        await asyncio.sleep(20)
+        assert (await client.ask(join(), 3)).error_code == ErrorCode.NOT_COORDINATOR
+        room = True
+        await asyncio.sleep(6)
+        await stable_member(client)
+        for group in "abcdef":
+            await client.ask(commit(group, "t", {0: 3}), 9)
+            assert await committed(client, group) == {0: 3}
 
     rig.run(run)
 

@@ -17,6 +17,8 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.sim.disk import SimulatedDisk, SimulatedFile
 from odradek.sim.loop import Life
+from odradek.storage.directories import LogDirectory
+from odradek.storage.log import Log
 
 TWO_DIRECTORIES = {"log.dirs": "/a,/b"}
 
@@ -203,6 +205,45 @@ def test_a_full_disk_creates_no_topic_and_serves_the_others() -> None:
         rig.device.capacity = capacity
         await rig.create_topic("other")
         assert produced(await client.ask(produce("other", b"x"), 9)).error_code == 0
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("room", range(0, 130, 10))
+def test_a_partition_for_which_there_was_no_room_is_served_once_there_is(room: int) -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        client = rig.connect()
+        capacity = rig.device.capacity
+        open_log = LogDirectory.open_log
+
+        def fill_then_open(directory: LogDirectory, *which: Any, **how: Any) -> Log:
+            """The cluster has agreed on the topic; where in making its logs the disk is full depends on the room."""
+            if rig.device.capacity == capacity:
+                rig.device.capacity = rig.device.used + room
+            return open_log(directory, *which, **how)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LogDirectory, "open_log", fill_then_open)
+            topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1, assignments=[], configs=[])
+            await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+            await asyncio.sleep(20)  # Some vain tries.
+            missing = [index for index in range(3) if rig.node.replicas.find("t", index) is None]
+            assert missing
+            assert rig.node.replicas.offline_count == len(missing)
+            for index in missing:
+                refused = produced(await client.ask(produce("t", b"x", partition=index), 9))
+                assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        rig.device.capacity = capacity
+        await asyncio.sleep(6)
+        assert rig.node.replicas.offline_count == 0
+        for index in range(3):
+            assert produced(await client.ask(produce("t", b"x", partition=index), 9)).error_code == 0
+        await rig.restart()
+        client = rig.connect()
+        for index in range(3):
+            assert values(fetched(await client.ask(fetch("t", wanted(index)), 12))[index]) == [b"x"]
 
     rig.run(test)
 
