@@ -172,6 +172,18 @@ class QuorumCluster(Cluster):
             found.append(seen)
         return tuple(found)
 
+    def spare(self) -> list[Machine]:
+        """Those without whom there are still a majority of the voters and a broker."""
+        leader = self.leader()
+        voters = [] if leader is None or leader.node is None else [each.node_id for each in leader.node.quorum.voters]
+        spare = []
+        for name, machine in self.machines.items():
+            others = [member for member in self.members.values() if member.name != name]
+            majority = sum(member.node_id in voters for member in others) * 2 > len(voters)
+            if majority and any(member.is_broker for member in others):
+                spare.append(machine)
+        return spare
+
     def addresses(self) -> list[str]:
         return [f"{member.name}:{BROKER_PORT}" for member in self.members.values() if member.is_broker]
 
@@ -254,8 +266,9 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     for task in working:
         task.cancel()
     await asyncio.gather(*working, return_exceptions=True)
-    if len(cluster.machines) > 1 and draw.random() < 0.5:
-        await cluster.machines[draw.choice(list(cluster.machines))].crash("process")
+    spare = cluster.spare()
+    if spare and draw.random() < 0.5:
+        await draw.choice(spare).crash("process")
         await settle(cluster, checking)
     _mark_states(cluster)
 
