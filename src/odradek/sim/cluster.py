@@ -40,6 +40,13 @@ PROPERTIES = {
 """A node that is a cluster by itself."""
 
 
+TELLING = {
+    "Fetching the metadata snapshot ": "snapshot fetched",
+    "Truncating the metadata log to offset ": "truncation after divergence",
+}
+"""What log lines begin with that tell of a state, and which."""
+
+
 class Cluster(Surroundings):
     """Everything of one run that is not a client."""
 
@@ -95,13 +102,16 @@ class Cluster(Surroundings):
 
 
 class TraceLog(logging.Handler):
-    """Log lines of the nodes become lines of the trace."""
+    """Log lines of the nodes become lines of the trace, and some of them tell of a state that was reached."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
+        state = TELLING.get(record.msg.partition("%")[0])
+        if state is not None:
+            self._trace.mark(state)
         life = whose_turn()
         who = "log" if life is None else life.machine
         self._trace.note(who, f"{record.levelname} {record.getMessage()}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from odradek.ids import Offset
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import Membership
 from odradek.ports import World
+from odradek.protocol.messages.vote import VoteRequest, VoteResponse
 from odradek.protocol.records.batch import read_header
 from odradek.server.config import NodeConfig
 from odradek.server.directories import Identity
@@ -29,6 +32,7 @@ class QuorumProbe:
         self._noted_offset = -1
         self._on_commit = quorum.on_commit
         self._on_leader = quorum.on_leader
+        self._vote_asked: Callable[[VoteRequest, int], VoteResponse]
         quorum.on_commit = self._committed
         quorum.on_leader = self._leader_known
         self._write_state = quorum.log.write_state
@@ -36,12 +40,25 @@ class QuorumProbe:
 
     def _leader_known(self) -> None:
         quorum = self._quorum
+        if self._known == (-1, -1):
+            self._vote_asked = quorum.raft.vote_asked
+            quorum.raft.vote_asked = self._asked  # type: ignore[method-assign]
         known = quorum.epoch, quorum.leader_id
         if known != self._known:
+            if self._known == (quorum.epoch, self._node_id):
+                self._machine.trace.mark("leader resigned")
             self._known = known
             self._machine.trace.note(self._machine.name, f"knows epoch {known[0]}, led by {known[1]}")
             self._history.add(LeaderKnown(self._node_id, self._life, *known))
         self._on_leader()
+
+    def _asked(self, request: VoteRequest, now_ms: int) -> VoteResponse:
+        response = self._vote_asked(request, now_ms)
+        pre_vote = any(partition.pre_vote for topic in request.topics for partition in topic.partitions)
+        refused = any(not partition.vote_granted for topic in response.topics for partition in topic.partitions)
+        if pre_vote and refused:
+            self._machine.trace.mark("pre-vote refused")
+        return response
 
     def _promised(self, state: QuorumState, membership: Membership) -> None:
         self._write_state(state, membership)
