@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.transcripts import play
-from tests.unit.metadata.building import SETTINGS, entropy, rules, uuid
+from tests.unit.metadata.building import SETTINGS, NodeDescription, entropy, rules, uuid
 
 from odradek.decisions import Decision
 from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.controller.alter_partition import alter_partition
-from odradek.metadata.controller.brokers import NodeDescription, Registrar, fence, register_broker
+from odradek.metadata.controller.brokers import Registrar, fence, register_broker
 from odradek.metadata.controller.deletion import delete_topics
 from odradek.metadata.controller.elect_leaders import elect_leaders
 from odradek.metadata.controller.heartbeats import broker_heartbeat

@@ -10,16 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from odradek.decisions import Decision
-from odradek.ids import LeaderEpoch, NodeId, Offset, ProducerId
+from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.metadata.bootstrap import activation_records
 from odradek.metadata.controller import decided
 from odradek.metadata.controller.acls import create_acls, delete_acls
 from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.controller.brokers import (
-    NodeDescription,
     Registrar,
     endpoints_of,
     fence,
@@ -30,7 +28,7 @@ from odradek.metadata.controller.brokers import (
 )
 from odradek.metadata.controller.configs import ConfigRules, alter_configs, incremental_alter_configs
 from odradek.metadata.controller.deletion import delete_topics
-from odradek.metadata.controller.directories import DirectoryAssignment, assign_replicas_to_dirs, assignment_request
+from odradek.metadata.controller.directories import assign_replicas_to_dirs
 from odradek.metadata.controller.elect_leaders import elect_leaders
 from odradek.metadata.controller.features import update_features
 from odradek.metadata.controller.heartbeats import broker_heartbeat, unchanged
@@ -43,7 +41,6 @@ from odradek.metadata.controller.scram import alter_scram_credentials
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings, create_topics
-from odradek.metadata.features import supports_controller_registration
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.records import AbortTransactionRecord
@@ -91,7 +88,7 @@ from odradek.protocol.messages.update_features import UpdateFeaturesRequest, Upd
 from odradek.server.broker_configs import BROKER_KEYS, check_broker_configs, warn_of_what_has_no_effect
 from odradek.server.broker_watch import BrokerWatch
 from odradek.server.config import NodeConfig
-from odradek.server.decision_queue import DecisionQueue, not_controller, note_outcome
+from odradek.server.decision_queue import DecisionQueue, not_controller
 from odradek.server.effective_configs import EffectiveConfigs
 from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
 from odradek.server.quorum import Quorum
@@ -130,8 +127,6 @@ class Controller:
         self._registered_at: dict[NodeId, Offset] = {}
         """Where registrations that this controller made are in the log; older ones are before its activation."""
         self._activated_at = Offset(0)
-        self._ids = range(0)
-        self._next_block: asyncio.Future[AllocateProducerIdsResponse] | None = None
         self._settings = TopicSettings(
             num_partitions=config.num_partitions,
             replication_factor=config.default_replication_factor,
@@ -162,7 +157,7 @@ class Controller:
             image.cluster.brokers.values(), myself=self._node_id, now_ms=self._world.clock.monotonic_ms()
         )
         self._watch.start()
-        first = self._queue.submit(self._first_records)  # Before anything that is asked for from now on.
+        first = self._queue.begin(self._first_records)
         self._tasks = [asyncio.create_task(self._settle(first))]
         if self._config.auto_leader_rebalance_enable:
             balance_s = self._config.leader_imbalance_check_interval_seconds
@@ -195,7 +190,7 @@ class Controller:
             except KafkaError as refused:
                 log.error("The first records of this controller could not be written: %s", refused)
                 await asyncio.sleep(RETRY_S)
-                first = self._queue.submit(self._first_records)
+                first = self._queue.begin(self._first_records)
 
     def _first_records(self, image: Image, _at: Offset) -> Decision[Message, None]:
         records: list[Message] = []
@@ -411,72 +406,6 @@ class Controller:
 
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
         return await self._queue.submit(lambda image, at: delete_acls(image, request))
-
-    # Shortcuts within the process.
-
-    async def register(self, node: NodeDescription, bootstrap: Sequence[Message]) -> None:
-        """At the start: begin an empty log, or end a transaction that a crash cut short; register this node, fenced."""
-        self._bootstrap = bootstrap
-        if self._epoch is None:
-            self.activate(self._quorum.epoch)
-        await self._queue.submit(lambda image, at: decided((), None))
-        if supports_controller_registration(self._quorum.image.features.metadata_version):
-            await self.register_controller(node.as_controller())
-        await self.register_broker(node.as_broker(self._cluster_id), 4)
-
-    async def unfence(self) -> None:
-        """This node is ready to serve, and leads what it can lead."""
-        offset = self._quorum.image.provenance.offset
-        await self.broker_heartbeat(self._own_heartbeat(offset))
-        self._sessions.end(self._node_id)
-
-    async def fence(self) -> None:
-        """This node is about to stop; on a full or broken disk it stops without saying so, as if it had died."""
-        with suppress(KafkaError, OSError):
-            for _ in range(2):
-                heartbeat = self._own_heartbeat(self._quorum.image.provenance.offset)
-                heartbeat.want_shut_down = True
-                if (await self.broker_heartbeat(heartbeat)).should_shut_down:
-                    return
-
-    def _own_heartbeat(self, offset: Offset) -> BrokerHeartbeatRequest:
-        return BrokerHeartbeatRequest(
-            broker_id=self._node_id,
-            broker_epoch=self._quorum.image.cluster.brokers[self._node_id].broker_epoch,
-            current_metadata_offset=offset,
-            want_fence=False,
-            want_shut_down=False,
-            cordoned_log_dirs=[],
-        )
-
-    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> asyncio.Future[Any]:
-        """Tell the cluster where this broker has put partitions that it could choose a directory for.
-
-        Nobody needs to wait: a full disk may refuse it, and the next start tells it again.
-        """
-        broker = self._quorum.image.cluster.brokers[self._node_id]
-        request = assignment_request(assignments, broker_id=self._node_id, broker_epoch=broker.broker_epoch)
-        told = self._queue.submit(lambda image, at: assign_replicas_to_dirs(image, request, rules=self._rules(image)))
-        told.add_done_callback(note_outcome)
-        return told
-
-    async def next_producer_id(self) -> ProducerId:
-        """An id that was never given out: from this broker's block, or from a new one."""
-        while not self._ids:
-            if self._next_block is None or self._next_block.done():
-                self._next_block = self._queue.submit(self._allocate)
-            waited_for = self._next_block
-            block = await asyncio.shield(waited_for)
-            if waited_for is self._next_block:  # The first of those who waited for it; the others find ids there.
-                self._next_block = None
-                self._ids = range(block.producer_id_start, block.producer_id_start + block.producer_id_len)
-        first = self._ids[0]
-        self._ids = self._ids[1:]
-        return ProducerId(first)
-
-    def _allocate(self, image: Image, _at: Offset) -> Decision[Message, AllocateProducerIdsResponse]:
-        epoch = image.cluster.brokers[self._node_id].broker_epoch
-        return allocate_producer_ids(image, AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=epoch))
 
 
 def _elected(records: list[Message]) -> Decision[Message, bool]:

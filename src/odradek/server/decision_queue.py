@@ -37,6 +37,7 @@ class DecisionQueue:
         self._quorum = quorum
         self._queue: list[tuple[Decide[Any], asyncio.Future[Any]]] = []
         self._worker: asyncio.Task[None] | None = None
+        self._first: Decide[Any] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
 
@@ -48,6 +49,11 @@ class DecisionQueue:
             self._worker = asyncio.create_task(self._work())
             self._worker.add_done_callback(note_outcome)
         return future
+
+    def begin(self, decide: Decide[ResponseT]) -> asyncio.Future[ResponseT]:
+        """As `submit`, for what a new controller writes first: before it, nothing can be decided on an empty log."""
+        self._first = decide
+        return self.submit(decide)
 
     def refuse_all(self) -> None:
         """Leadership is lost: what was not decided yet is for the next controller."""
@@ -87,7 +93,8 @@ class DecisionQueue:
                 raise not_controller()
             epoch = self._quorum.epoch
             batches, outcomes = self._decide(taken, epoch)
-            await self._quorum.append(batches, epoch=epoch)
+            if batches:
+                await self._quorum.append(batches, epoch=epoch)
         except KafkaError as refused:
             outcomes = [(future, None, refused) for _, future in taken]
         except BaseException as failure:
@@ -114,6 +121,8 @@ class DecisionQueue:
         outcomes: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
         for position, (decide, future) in enumerate(taken):
             try:
+                if not draft.image.features.metadata_version and decide is not self._first:
+                    raise not_controller()  # What the log begins with could not be written yet.
                 decision = decide(draft.image, Offset(at))
             except KafkaError as refused:
                 outcomes.append((future, None, refused))

@@ -10,15 +10,20 @@ from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings
 from odradek.metadata.image import EMPTY_IMAGE, Image, Provenance
-from odradek.metadata.image.cluster import BrokerRegistration, Endpoint, register_broker_record
+from odradek.metadata.image.cluster import BrokerRegistration, Endpoint, FeatureRange, register_broker_record
 from odradek.metadata.image.configs import TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionRegistration
 from odradek.metadata.loader import Loader
 from odradek.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages import broker_registration as of_broker
+from odradek.protocol.messages import controller_registration as of_controller
+from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest
+from odradek.protocol.messages.controller_registration import ControllerRegistrationRequest
 from odradek.protocol.messages.create_topics import CreatableTopicConfigs
 from odradek.sim.entropy import SimulatedEntropy
+from odradek.values import value
 
 
 def entropy(seed: int = 0) -> SimulatedEntropy:
@@ -116,3 +121,57 @@ def led_by(leader: int, replicas: list[int], isr: list[int] | None = None, **mor
 
 def the_partition(image: Image, index: int = 0, name: str = "t") -> PartitionRegistration:
     return image.topics.by_name[name].partitions[index]
+
+
+@value
+class NodeDescription:
+    """What a node says about itself when it registers; a new `incarnation_id` at every start."""
+
+    node_id: NodeId
+    incarnation_id: Uuid
+    broker_endpoints: tuple[Endpoint, ...]
+    controller_endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None
+    log_dirs: tuple[Uuid, ...]
+
+    def as_broker(self, cluster_id: str, *, previous_broker_epoch: int = -1) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                of_broker.Listener(
+                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+                )
+                for each in self.broker_endpoints
+            ],
+            features=[
+                of_broker.Feature(
+                    name=each.name, min_supported_version=each.minimum, max_supported_version=each.maximum
+                )
+                for each in self.features
+            ],
+            rack=self.rack,
+            log_dirs=list(self.log_dirs),
+            previous_broker_epoch=previous_broker_epoch,
+        )
+
+    def as_controller(self) -> ControllerRegistrationRequest:
+        return ControllerRegistrationRequest(
+            controller_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=False,
+            listeners=[
+                of_controller.Listener(
+                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+                )
+                for each in self.controller_endpoints
+            ],
+            features=[
+                of_controller.Feature(
+                    name=each.name, min_supported_version=each.minimum, max_supported_version=each.maximum
+                )
+                for each in self.features
+            ],
+        )

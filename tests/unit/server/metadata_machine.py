@@ -8,11 +8,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from tests.unit.metadata.building import uuid
+from tests.unit.metadata.building import NodeDescription, uuid
 
 from odradek.ids import NodeId
 from odradek.metadata.bootstrap import default_bootstrap_records
-from odradek.metadata.controller.brokers import NodeDescription
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
@@ -20,6 +19,7 @@ from odradek.metadata.raft.voters import Voter
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.server.config import load
@@ -105,7 +105,7 @@ class Machine:
 
     async def join(self) -> None:
         """Lead, register and unfence."""
-        self.controller.activate(self.quorum.epoch)
+        self.life.context.run(self.controller.activate, self.quorum.epoch)
         await self.controller.register_controller(self.description().as_controller())
         await self.register()
         await self.heartbeat()
@@ -122,6 +122,12 @@ class Machine:
         fields.setdefault("broker_epoch", -1 if known is None else known.broker_epoch)
         fields.setdefault("current_metadata_offset", self.quorum.image.provenance.offset)
         return await self.controller.broker_heartbeat(BrokerHeartbeatRequest(broker_id=broker_id, **fields))
+
+    async def producer_ids(self) -> int:
+        """The first of a block."""
+        epoch = self.quorum.image.cluster.brokers[NodeId(1)].broker_epoch
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+        return (await self.controller.allocate_producer_ids(request)).producer_id_start
 
     def description(self, broker_id: int = 1) -> NodeDescription:
         self._incarnations += 1

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import errno
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.unit.metadata.building import uuid
-from tests.unit.server.metadata_machine import DIRECTORY, ME, Machine, create_request, together
+from tests.unit.server.metadata_machine import DIRECTORY, Machine, create_request, together
 
-from odradek.metadata.controller.directories import DirectoryAssignment
-from odradek.metadata.image.topics import UNASSIGNED_DIRECTORY
 from odradek.metadata.records import ConfigRecord
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -85,14 +81,13 @@ def test_nobody_sees_what_is_not_durable() -> None:
     assert not any(seen[:-1])
 
 
-def test_producer_ids_are_never_given_twice_and_a_block_is_used_up() -> None:
+def test_producer_ids_are_never_given_twice() -> None:
     machine = booted()
-    ids = machine.run(together(*(machine.controller.next_producer_id() for _ in range(1500))))
-    assert sorted(ids) == list(range(1500))
-    assert machine.quorum.image.next_producer_id == 2000
+    firsts = machine.run(together(*(machine.producer_ids() for _ in range(3))))
+    assert firsts == [0, 1000, 2000]
     machine.crash("power")
     machine.boot()
-    assert machine.run(machine.controller.next_producer_id()) == 2000
+    assert machine.run(machine.producer_ids()) == 3000
 
 
 def test_one_who_goes_away_disturbs_nobody() -> None:
@@ -126,11 +121,22 @@ def test_a_full_disk_refuses_a_burst_whole_and_serves_again_when_there_is_room()
     assert sorted(machine.quorum.image.topics.by_name) == ["after", "before"]
 
 
-def test_a_node_stops_on_a_full_disk_too() -> None:
-    machine = booted()
-    machine.device.capacity = machine.device.used
-    machine.run(machine.controller.fence())
-    assert machine.quorum.image.cluster.alive_brokers()
+def test_a_controller_that_could_not_write_its_first_records_decides_nothing() -> None:
+    machine = Machine()
+    machine.open()
+    machine.device.capacity = machine.device.used + 50
+
+    async def begin() -> None:
+        machine.controller.activate(machine.quorum.epoch)
+        await asyncio.sleep(0.5)
+        with pytest.raises(KafkaError) as refused:
+            await machine.register()
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        machine.device.capacity = 1 << 40
+        await asyncio.sleep(1)
+        await machine.register()
+
+    machine.run(begin())
 
 
 def test_a_disk_that_fails_stops_the_node_and_tells_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,24 +205,6 @@ def test_configs_of_all_brokers_count_before_the_file() -> None:
         for each in EffectiveConfigs(machine.config).of_topic(machine.quorum.image, {})
     }
     assert listed["min.insync.replicas"] == ("2", 3)
-
-
-def test_a_broker_tells_where_it_put_a_partition() -> None:
-    machine = Machine()
-    machine.open()
-    two = dataclasses.replace(machine.description(), log_dirs=(uuid(300), uuid(301)))
-    machine.run(machine.controller.register(two, machine.bootstrap()))
-    machine.run(machine.controller.unfence())
-    machine.create("t")
-    topic = machine.quorum.image.topics.by_name["t"]
-    assert topic.partitions[0].directory(ME.node_id) == UNASSIGNED_DIRECTORY
-
-    async def tell() -> None:
-        await machine.controller.assign_directories([DirectoryAssignment(topic.topic_id, 0, uuid(301))])
-
-    machine.run(tell())
-    (partition,) = machine.quorum.image.topics.by_name["t"].partitions
-    assert partition.directory(ME.node_id) == uuid(301)
 
 
 async def _all_outcomes(*work: Coroutine[Any, Any, Any]) -> list[Any]:

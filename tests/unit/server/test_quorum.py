@@ -51,7 +51,7 @@ def test_what_was_answered_survives_a_crash(keep: Keep, seed: int) -> None:
     machine = Machine(seed)
     machine.boot()
     machine.create("a", "b", partitions=3)
-    machine.run(machine.controller.next_producer_id())
+    machine.run(machine.producer_ids())
     before = machine.quorum.image
     machine.crash(keep)
     machine.open()
@@ -84,7 +84,6 @@ def test_a_torn_tail_is_cut(cut: int) -> None:
     machine.open()
     assert names(machine.quorum.image) == ["kept"]
     machine.run(machine.join())
-    machine.run(machine.controller.unfence())
     machine.create("after")
     machine.crash("power")
     machine.open()

@@ -60,60 +60,6 @@ class Registrar:
     api_version: int
 
 
-@value
-class NodeDescription:
-    """What a node says about itself when it registers; a new `incarnation_id` at every start."""
-
-    node_id: NodeId
-    incarnation_id: Uuid
-    broker_endpoints: tuple[Endpoint, ...]
-    controller_endpoints: tuple[Endpoint, ...]
-    features: tuple[FeatureRange, ...]
-    rack: str | None
-    log_dirs: tuple[Uuid, ...]
-
-    def as_broker(self, cluster_id: str, *, previous_broker_epoch: int = -1) -> BrokerRegistrationRequest:
-        return BrokerRegistrationRequest(
-            broker_id=self.node_id,
-            cluster_id=cluster_id,
-            incarnation_id=self.incarnation_id,
-            listeners=[
-                of_broker.Listener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-                )
-                for each in self.broker_endpoints
-            ],
-            features=[
-                of_broker.Feature(
-                    name=each.name, min_supported_version=each.minimum, max_supported_version=each.maximum
-                )
-                for each in self.features
-            ],
-            rack=self.rack,
-            log_dirs=list(self.log_dirs),
-            previous_broker_epoch=previous_broker_epoch,
-        )
-
-    def as_controller(self) -> ControllerRegistrationRequest:
-        return ControllerRegistrationRequest(
-            controller_id=self.node_id,
-            incarnation_id=self.incarnation_id,
-            zk_migration_ready=False,
-            listeners=[
-                of_controller.Listener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-                )
-                for each in self.controller_endpoints
-            ],
-            features=[
-                of_controller.Feature(
-                    name=each.name, min_supported_version=each.minimum, max_supported_version=each.maximum
-                )
-                for each in self.features
-            ],
-        )
-
-
 def register_broker(
     image: Image, request: BrokerRegistrationRequest, *, registrar: Registrar, rules: TopicRules
 ) -> Decision[Message, BrokerRegistrationResponse]:

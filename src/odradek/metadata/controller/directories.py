@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from odradek.decisions import Decision
 from odradek.ids import NodeId, Uuid
 from odradek.metadata.controller import decided
@@ -21,8 +19,6 @@ from odradek.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
     DirectoryData,
     PartitionData,
-    RequestedDirectoryData,
-    RequestedPartitionData,
     RequestedTopicData,
     TopicData,
 )
@@ -36,24 +32,6 @@ class DirectoryAssignment:
     topic_id: Uuid
     partition: int
     directory: Uuid
-
-
-def assignment_request(
-    assignments: Iterable[DirectoryAssignment], *, broker_id: NodeId, broker_epoch: int
-) -> AssignReplicasToDirsRequest:
-    """What a broker tells the controller about replicas that it has put somewhere."""
-    by_directory: dict[Uuid, dict[Uuid, list[RequestedPartitionData]]] = {}
-    for each in assignments:
-        topics = by_directory.setdefault(each.directory, {})
-        topics.setdefault(each.topic_id, []).append(RequestedPartitionData(partition_index=each.partition))
-    directories = [
-        RequestedDirectoryData(
-            id=directory,
-            topics=[RequestedTopicData(topic_id=topic, partitions=partitions) for topic, partitions in topics.items()],
-        )
-        for directory, topics in by_directory.items()
-    ]
-    return AssignReplicasToDirsRequest(broker_id=broker_id, broker_epoch=broker_epoch, directories=directories)
 
 
 def assign_replicas_to_dirs(

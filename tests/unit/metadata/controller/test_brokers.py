@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.metadata.building import (
+    NodeDescription,
     broker,
     cluster,
     entropy,
@@ -18,7 +19,6 @@ from tests.unit.metadata.building import (
 
 from odradek.ids import NO_NODE, NodeId, Offset
 from odradek.metadata.controller.brokers import (
-    NodeDescription,
     Registrar,
     live_controller,
     register_broker,

@@ -15,17 +15,36 @@ from tests.unit.metadata.building import (
     with_topic,
 )
 
-from odradek.ids import NodeId
-from odradek.metadata.controller.directories import DirectoryAssignment, assign_replicas_to_dirs, assignment_request
+from odradek.metadata.controller.directories import DirectoryAssignment, assign_replicas_to_dirs
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestedDirectoryData,
+    RequestedPartitionData,
+    RequestedTopicData,
+)
 
 
 def assigned(
     image: Image, *told: DirectoryAssignment, broker_id: int = 1, epoch: int = 1
 ) -> tuple[list[ErrorCode], Image]:
-    request = assignment_request(told, broker_id=NodeId(broker_id), broker_epoch=epoch)
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        directories=[
+            RequestedDirectoryData(
+                id=each.directory,
+                topics=[
+                    RequestedTopicData(
+                        topic_id=each.topic_id, partitions=[RequestedPartitionData(partition_index=each.partition)]
+                    )
+                ],
+            )
+            for each in told
+        ],
+    )
     decision = assign_replicas_to_dirs(image, request, rules=rules(image))
     ((_, response),) = decision.answers
     codes = [
