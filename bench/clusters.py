@@ -38,24 +38,39 @@ class Member:
 
     make: Callable[..., Server]
     roles: tuple[str, ...] = ("broker", "controller")
+    format_options: tuple[str, ...] = ()
 
 
 class Cluster:
     """Nodes 1, 2, 3 and so on in directories of their own, with their default settings."""
 
     def __init__(
-        self, members: Sequence[Member], *, directory: Path | None = None, properties: dict[str, str] | None = None
+        self,
+        members: Sequence[Member],
+        *,
+        directory: Path | None = None,
+        properties: dict[str, str] | None = None,
+        dynamic: bool = False,
     ) -> None:
+        """With `dynamic`, the first node is the whole quorum to begin with, and others may be added to it later."""
         self._owned = directory is None
         self.directory = directory if directory is not None else Path(tempfile.mkdtemp(prefix="cluster-"))
         seats = [Seat(number, roles=member.roles) for number, member in enumerate(members, start=1)]
         settings = {**internal_topics(sum("broker" in seat.roles for seat in seats)), **(properties or {})}
+        voters = [seat for seat in seats if "controller" in seat.roles]
+        if dynamic:
+            found_at = ",".join(f"127.0.0.1:{seat.controller_port}" for seat in voters)
+            settings |= {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": found_at}
+        self._dynamic = dynamic
+        self._format_options = {
+            seat.node_id: self._options_of(seat, member) for seat, member in zip(seats, members, strict=True)
+        }
         self.servers = [
             member.make(
                 self.directory / str(seat.node_id),
                 properties=settings,
                 seat=seat,
-                voters=[voter for voter in seats if "controller" in voter.roles],
+                voters=voters,
             )
             for member, seat in zip(members, seats, strict=True)
         ]
@@ -63,7 +78,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         with ThreadPoolExecutor(len(self.servers)) as pool:
-            list(pool.map(lambda server: server.format(), self.servers))
+            list(pool.map(self._format, self.servers))
         try:
             for server in self.servers:
                 server.spawn()
@@ -82,6 +97,16 @@ class Cluster:
             server.kill()
         if self._owned:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _options_of(self, seat: Seat, member: Member) -> list[str]:
+        if not self._dynamic or "controller" not in seat.roles:
+            return [*member.format_options]
+        return [*member.format_options, "--standalone" if seat.node_id == 1 else "--no-initial-controllers"]
+
+    def _format(self, server: Server) -> None:
+        # All must say the same cluster id, also a lone controller that would make up one of its own.
+        if not (server.data / "meta.properties").exists():
+            server.run_storage_format(*self._format_options[server.seat.node_id])
 
     @property
     def brokers(self) -> list[Server]:
@@ -118,7 +143,7 @@ class Cluster:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             states = [state for server in self.controllers if (state := quorum_state(server)) is not None]
-            latest = max(states, key=lambda state: (state.epoch, state.leader))
+            latest = max(states, key=lambda state: (state.epoch, state.leader), default=QuorumState(0, -1))
             if latest.leader >= 0:
                 return latest.leader
             time.sleep(POLL_S)

@@ -74,6 +74,10 @@ class Server:
     def format(self) -> None:
         """Make the data directory ready; a lone node that formats itself has nothing to do."""
 
+    def run_storage_format(self, *options: str) -> None:
+        """Make it ready with these options of the kind's own tool."""
+        raise NotImplementedError
+
     @property
     def properties_file(self) -> Path:
         return self.directory / "server.properties"
@@ -176,11 +180,6 @@ class OdradekServer(Server):
     """The node under test, started the way a user starts it."""
 
     kind = "odradek"
-
-    def format(self) -> None:
-        """Say which cluster the directory belongs to, where that is not for a lone node itself to settle."""
-        if self.voters != (self.seat,) and not (self.data / "meta.properties").exists():
-            self.run_storage_format()
 
     def run_storage_format(self, *options: str) -> None:
         """`odradek storage format`, the way a user runs it."""

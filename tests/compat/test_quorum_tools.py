@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from bench import wire
 from bench.apache_kafka import tool
-from bench.clusters import Cluster
-from tests.compat.brokers import new_cluster
+from bench.clusters import Cluster, Member, server_class
+from tests.compat.brokers import KIND, new_cluster
 from tests.compat.patience import eventually
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -129,3 +129,31 @@ def _newest_snapshot(directory: Path) -> Path:
 
 def _joined(files: list[Path]) -> str:
     return ",".join(map(str, files))
+
+
+def test_kafka_metadata_quorum_adds_and_removes_a_controller(tmp_path: Path) -> None:
+    """A quorum of one grows and shrinks while it serves; the tool reads the newcomer's own server.properties."""
+    members = [Member(server_class(KIND))] * 2
+    with Cluster(members, directory=tmp_path, dynamic=True) as cluster:
+        address = ("--bootstrap-server", cluster.bootstrap)
+
+        def standing() -> tuple[list[int], list[int]]:
+            status = tool(QUORUM, *address, "describe", "--status")
+            lists = [re.search(rf"Current{role}s:\s+(\[.*\])", status) for role in ("Voter", "Observer")]
+            voters, observers = (sorted(each["id"] for each in json.loads(found.group(1))) for found in lists if found)
+            return voters, observers
+
+        eventually(standing, ([1], [2]))
+        newcomer = cluster.server(2)
+        said = tool(QUORUM, "--command-config", newcomer.properties_file, *address, "add-controller")
+        directory_id = re.search(r"Added controller 2 with directory id (\S+) and endpoints", said)
+        assert directory_id is not None, said
+        assert standing() == ([1, 2], [])
+        removing = ("--controller-id", "2", "--controller-directory-id", directory_id.group(1))
+        said = tool(QUORUM, *address, "remove-controller", *removing)
+        assert "KRaft controller 2 with directory id" in said
+        assert standing()[0] == [1]
+        again = tool(QUORUM, *address, "remove-controller", *removing, check=False)
+        assert "VoterNotFoundException" in again, again
+        with wire.Connection(newcomer.port) as connection:
+            assert wire.create_topic(connection, "afterwards", 2, replicas=2) == 0

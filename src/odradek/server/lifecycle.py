@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.ids import NodeId, Uuid
-from odradek.metadata.features import supports_controller_registration, supports_cordoned_directories
+from odradek.metadata.features import (
+    METADATA_VERSION,
+    supports_controller_registration,
+    supports_cordoned_directories,
+)
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -117,7 +121,7 @@ class BrokerLifecycle:
                 if code is ErrorCode.NONE:
                     self._registered(response.broker_epoch)
                     return
-                said, why = why, _explained(code, me)
+                said, why = why, _explained(code, me, self._image())
                 if code in _FINAL:
                     raise RegistrationRefused(why)
                 if why != said:
@@ -297,8 +301,13 @@ def _settle(future: asyncio.Future[None] | None) -> None:
         future.set_result(None)
 
 
-def _explained(code: ErrorCode, me: Self) -> str:
+def _explained(code: ErrorCode, me: Self, image: Image) -> str:
     match code:
+        case ErrorCode.UNSUPPORTED_VERSION:
+            return (
+                f"the cluster works with levels of features that this node does not serve, "
+                f"{', '.join(_levels_not_served(me, image)) or 'which it does not know yet'} (UNSUPPORTED_VERSION)."
+            )
         case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             return (
                 f"the cluster has a broker {me.node_id} that is alive (DUPLICATE_BROKER_REGISTRATION): "
@@ -311,6 +320,17 @@ def _explained(code: ErrorCode, me: Self) -> str:
             )
         case _:
             return f"{code.default_message} ({code.name})."
+
+
+def _levels_not_served(me: Self, image: Image) -> list[str]:
+    served = {feature.name: (feature.minimum, feature.maximum) for feature in me.features}
+    finalized = {METADATA_VERSION: image.features.metadata_version, **image.features.finalized}
+    ranges = [(name, level, *served.get(name, (0, 0))) for name, level in finalized.items()]
+    return [
+        f"{name}={level} (served: {lowest} to {highest})"
+        for name, level, lowest, highest in ranges
+        if not lowest <= level <= highest
+    ]
 
 
 def _broker_registration(me: Self) -> BrokerRegistrationRequest:
