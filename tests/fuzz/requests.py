@@ -15,6 +15,7 @@ from tests.fuzz.batches import sound_batches, strange_batches
 from odradek.protocol.api import ApiKey, request_class
 from odradek.protocol.codec import Message
 from odradek.protocol.declare import FieldLayout, Struct, layout
+from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from odradek.protocol.primitives import WireType
 from odradek.server.node import Node
 
@@ -132,6 +133,8 @@ class RequestMaker:
         changes_topics = key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
         names = _VICTIMS if changes_topics else self._names
         request: Message = self._struct(request_class(key), version, names)
+        if isinstance(request, UnregisterBrokerRequest) and request.broker_id == self._node.node_id:
+            request.broker_id = 2  # An operator who has the node forgotten gets what was asked for.
         return request
 
     def _struct(self, cls: type[Struct], version: int, names: tuple[str, ...]) -> Any:

@@ -108,6 +108,7 @@ class DecisionQueue:
                 continue
             if refusal is not None:
                 future.set_exception(refusal)
+                note_outcome(future)  # Whoever asked may be on its way out this very turn.
             else:
                 future.set_result(answer)
 
