@@ -1,7 +1,11 @@
-"""ConsumerGroupDescribe, versions 0 and 1: epochs, members and assignments of KIP-848 groups."""
+"""ConsumerGroupDescribe, versions 0 and 1: epochs, members and assignments of KIP-848 groups.
+
+A cluster that has not finalized group.version 1 answers UNSUPPORTED_VERSION for every group.
+"""
 
 from __future__ import annotations
 
+from odradek.metadata.features import GROUP_VERSION
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_describe import (
@@ -30,6 +34,8 @@ async def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Consume
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
+        if ctx.node.image.features.level(GROUP_VERSION) < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         require(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group: DescribedGroup = await ctx.node.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)

@@ -137,6 +137,10 @@ def test_a_cluster_without_the_feature() -> None:
         assert changed.error_code == 0, changed
         refused = await beat(client, "me", 0)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        described = await client.ask(
+            ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True), 1
+        )
+        assert [each.error_code for each in described.groups] == [ErrorCode.UNSUPPORTED_VERSION]
 
     rig.run(run)
 
