@@ -14,6 +14,7 @@ from odradek.metadata.controller.elections import Election, Electorate, Partitio
 from odradek.metadata.controller.topic_rules import TopicRules
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.metadata.records import PartitionChangeRecord
 from odradek.protocol.codec import Message
 
 MAX_ELECTIONS_AT_ONCE = 1_000
@@ -59,20 +60,55 @@ def changed_partitions(
     electorate = Electorate(image, leaving=gone, coming=coming)
     topic_before: TopicImage | None = None
     min_isr, election = 0, Election.ONLINE
+    decided: dict[tuple[object, ...], PartitionChangeRecord | None] = {}
     for topic, index in partitions:
         if topic is not topic_before:
             topic_before = topic
             min_isr = rules.min_isr(topic)
             election = Election.UNCLEAN if rules.unclean(topic) else Election.ONLINE
         partition = topic.partitions[index]
-        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=min_isr)
-        change.election = election
-        change.unclean_replica = unclean
-        if gone != NO_NODE:
-            change.isr = tuple(replica for replica in partition.isr if replica != gone)
-        record = change.record()
+        alike = (*_what_counts(partition), min_isr, election)
+        if alike not in decided:
+            change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=min_isr)
+            change.election = election
+            change.unclean_replica = unclean
+            if gone != NO_NODE:
+                change.isr = tuple(replica for replica in partition.isr if replica != gone)
+            decided[alike] = change.record()
+        record = decided[alike]
         if record is not None:
-            yield record
+            yield _for_partition(record, topic.topic_id, index)
+
+
+def _what_counts(partition: PartitionRegistration) -> tuple[object, ...]:
+    """All that a change depends on: of the partitions of a few brokers most are alike, and decided once."""
+    return (
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.elr,
+        partition.last_known_elr,
+        partition.directories,
+        partition.removing_replicas,
+        partition.adding_replicas,
+        partition.leader_recovery_state,
+    )
+
+
+def _for_partition(record: PartitionChangeRecord, topic_id: Uuid, index: int) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        isr=record.isr,
+        leader=record.leader,
+        replicas=record.replicas,
+        removing_replicas=record.removing_replicas,
+        adding_replicas=record.adding_replicas,
+        leader_recovery_state=record.leader_recovery_state,
+        directories=record.directories,
+        eligible_leader_replicas=record.eligible_leader_replicas,
+        last_known_elr=record.last_known_elr,
+    )
 
 
 def preferred_leaders(image: Image, rules: TopicRules) -> list[Message]:
