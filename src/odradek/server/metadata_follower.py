@@ -19,7 +19,7 @@ from odradek.metadata.raft.state import Role
 from odradek.metadata.raft.wire import Address
 from odradek.ports import World
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import fetch
 from odradek.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from odradek.server.peers import Peers, version_for
@@ -82,6 +82,9 @@ class MetadataFollower:
                 if address == quorum.raft.leader_address:
                     self._shunned_until_ms = self._world.clock.monotonic_ms() + quorum.settings.fetch_timeout_ms
                     await quorum.step(quorum.raft.doubt_leader)
+                fine = False
+            except KafkaError as refused:
+                self._complain("What %s:%d sent cannot be taken: %s", *address, refused)
                 fine = False
             self._failures = 0 if fine else self._failures + 1
             if fine:

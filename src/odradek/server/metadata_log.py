@@ -180,6 +180,17 @@ class MetadataLog:
             log.error("Refused a change of metadata: no space left in %s", self._metadata_log_dir)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
 
+    async def keep_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
+        """One that came from the leader; KafkaError on a full disk, and then nothing has changed."""
+        if self.snapshots.size_of(snapshot_id) is not None:
+            return
+        try:
+            await self.snapshots.write(snapshot_id, content, timestamp_ms=snapshot.last_contained_timestamp_ms)
+        except OSError as failure:
+            if failure.errno not in _FULL:
+                raise
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+
     async def sync(self) -> Offset:
         """Everything that is in the log now survives a power loss; how far that is."""
         async with self.device:
@@ -200,6 +211,7 @@ class MetadataLog:
         async with self.device:
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.advance_high_watermark(snapshot_id.end_offset)
+            self._log.purge_deleted(self._world.clock.now_ms())
 
     def clean(self, now_ms: int, *, max_bytes: int, max_age_ms: int) -> None:
         """Remove snapshots that newer ones replace, and the log before the oldest that stays."""

@@ -315,7 +315,9 @@ class Quorum:
         """
         if self._closed:
             raise not_controller()
-        return await asyncio.shield(self.spawn(self._step(event)))
+        task = self.spawn(self._step(event))
+        await asyncio.wait([task])
+        return task.result()
 
     async def _step(self, event: Callable[[int], ResultT]) -> ResultT:
         async with self.turn:
@@ -625,7 +627,7 @@ class Quorum:
 
     async def take_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
         """A whole snapshot from the leader replaces log and image. The caller has the turn."""
-        await self.log.snapshots.write(snapshot_id, content, timestamp_ms=snapshot.last_contained_timestamp_ms)
+        await self.log.keep_snapshot(snapshot_id, snapshot, content)
         await self._replay.start_over(snapshot_id, snapshot)
         self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
         await self.carry_out()

@@ -165,4 +165,5 @@ async def _apart(work: Coroutine[Any, Any, None]) -> None:
     """A task of its own: a change that was begun is carried through though whoever asked for it is gone."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-    await asyncio.shield(task)
+    await asyncio.wait([task])  # Not `shield`: its own future would complain of a refusal that nobody waits for.
+    task.result()

@@ -106,3 +106,25 @@ def test_an_observer_finds_the_next_leader_about_as_soon_as_the_voters_do(seed: 
         assert broker.quorum.leader_id == other.node_id
 
     rig.run(test)
+
+
+def test_a_follower_on_a_full_disk_waits_for_space() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        await rig.agree()
+        full = next(seat for seat in rig.seats if seat is not leader)
+        full.device.capacity = full.device.used
+        for number in range(20):
+            await rig.append(leader, setting(f"s{number}", "x" * 500))
+        await asyncio.sleep(2)
+        assert settings_in(full) == []
+        full.device.capacity = 1 << 40
+        await rig.agree()
+        assert len(settings_in(full)) == 20
+        assert full.failures == []
+
+    rig.run(test)

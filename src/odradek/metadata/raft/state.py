@@ -162,7 +162,8 @@ class State:
         self._has_fetched = False
         self._begin_due_ms: dict[NodeId, int] = {}
         self.closing = False
-        self.amnesiac = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
+        is_new = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
+        self.amnesiac = is_new and not membership.is_dynamic
         """Whether this voter may once have promised what it does not remember: see `_may_trust`."""
         self._unsaved = False
         self._records: list[Message] = []
