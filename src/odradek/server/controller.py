@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from odradek.decisions import Decision
 from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.metadata.bootstrap import activation_records
 from odradek.metadata.controller import decided
-from odradek.metadata.controller.acls import create_acls, delete_acls
-from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.controller.brokers import (
     Registrar,
     endpoints_of,
@@ -26,18 +25,10 @@ from odradek.metadata.controller.brokers import (
     registered,
     unregister_broker,
 )
-from odradek.metadata.controller.configs import ConfigRules, alter_configs, incremental_alter_configs
-from odradek.metadata.controller.deletion import delete_topics
 from odradek.metadata.controller.directories import assign_replicas_to_dirs
-from odradek.metadata.controller.elect_leaders import elect_leaders
-from odradek.metadata.controller.features import update_features
 from odradek.metadata.controller.heartbeats import broker_heartbeat, unchanged
 from odradek.metadata.controller.leadership import MAX_ELECTIONS_AT_ONCE, preferred_leaders, unclean_leaders
-from odradek.metadata.controller.partitions import create_partitions
 from odradek.metadata.controller.producer_ids import allocate_producer_ids
-from odradek.metadata.controller.quotas import alter_client_quotas
-from odradek.metadata.controller.reassignment import alter_partition_reassignments, list_partition_reassignments
-from odradek.metadata.controller.scram import alter_scram_credentials
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings, create_topics
@@ -47,44 +38,6 @@ from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from odradek.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from odradek.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from odradek.protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
-from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from odradek.protocol.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-)
-from odradek.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from odradek.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from odradek.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from odradek.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from odradek.server.broker_configs import BROKER_KEYS, check_broker_configs, warn_of_what_has_no_effect
 from odradek.server.broker_watch import BrokerWatch
 from odradek.server.config import NodeConfig
@@ -94,6 +47,46 @@ from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
 from odradek.server.quorum import Quorum
 from odradek.storage.config import TOPIC_CONFIGS, validate_overrides
 
+if TYPE_CHECKING:
+    from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+    from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from odradek.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from odradek.protocol.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
+    from odradek.protocol.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
+    from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+    from odradek.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from odradek.protocol.messages.controller_registration import (
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
+    )
+    from odradek.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+    from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from odradek.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+    from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from odradek.protocol.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from odradek.protocol.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+    from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from odradek.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
@@ -101,7 +94,10 @@ RETRY_S = 1.0
 
 
 class Controller:
-    """Owns the queue of decisions, the sessions of brokers and the timers, while this node leads the quorum."""
+    """Owns the queue of decisions, the sessions of brokers and the timers, while this node leads the quorum.
+
+    Decisions that a starting node does not make are imported by those who ask for them.
+    """
 
     def __init__(
         self,
@@ -133,7 +129,6 @@ class Controller:
             check_configs=lambda configs: _check_configs(config, configs),
             effective_configs=EffectiveConfigs(config).of_topic,
         )
-        self._config_rules = ConfigRules(tables=_CONFIG_TABLES, check=self._check_resource)
 
     @property
     def on_failure(self) -> Callable[[BaseException], None]:
@@ -307,6 +302,8 @@ class Controller:
         return response
 
     async def alter_partition(self, request: AlterPartitionRequest, api_version: int) -> AlterPartitionResponse:
+        from odradek.metadata.controller.alter_partition import alter_partition
+
         return await self._queue.submit(
             lambda image, at: alter_partition(image, request, api_version=api_version, rules=self._rules(image))
         )
@@ -322,11 +319,15 @@ class Controller:
     # What operators ask for.
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        from odradek.metadata.controller.elect_leaders import elect_leaders
+
         return await self._queue.submit(lambda image, at: elect_leaders(image, request, rules=self._rules(image)))
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
+        from odradek.metadata.controller.reassignment import alter_partition_reassignments
+
         return await self._queue.submit(
             lambda image, at: alter_partition_reassignments(image, request, rules=self._rules(image))
         )
@@ -334,6 +335,8 @@ class Controller:
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
+        from odradek.metadata.controller.reassignment import list_partition_reassignments
+
         self.require_active()
         return list_partition_reassignments(self._quorum.image, request)
 
@@ -351,24 +354,32 @@ class Controller:
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
+        from odradek.metadata.controller.deletion import delete_topics
+
         enabled = self._config.delete_topic_enable
         return await self._queue.submit(
             lambda image, at: delete_topics(image, request, api_version=api_version, enabled=enabled)
         )
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        from odradek.metadata.controller.partitions import create_partitions
+
         entropy = self._world.entropy
         return await self._queue.submit(lambda image, at: create_partitions(image, request, entropy=entropy))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        return await self._queue.submit(
-            lambda image, at: incremental_alter_configs(image, request, rules=self._config_rules)
-        )
+        from odradek.metadata.controller.configs import ConfigRules, incremental_alter_configs
+
+        rules = ConfigRules(tables=_CONFIG_TABLES, check=self._check_resource)
+        return await self._queue.submit(lambda image, at: incremental_alter_configs(image, request, rules=rules))
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._queue.submit(lambda image, at: alter_configs(image, request, rules=self._config_rules))
+        from odradek.metadata.controller.configs import ConfigRules, alter_configs
+
+        rules = ConfigRules(tables=_CONFIG_TABLES, check=self._check_resource)
+        return await self._queue.submit(lambda image, at: alter_configs(image, request, rules=rules))
 
     def _check_resource(self, resource: Resource, configs: Mapping[str, str]) -> None:
         resource_type, name = resource
@@ -381,14 +392,20 @@ class Controller:
             warn_of_what_has_no_effect(configs)
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        from odradek.metadata.controller.quotas import alter_client_quotas
+
         return await self._queue.submit(lambda image, at: alter_client_quotas(image, request))
 
     async def alter_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
+        from odradek.metadata.controller.scram import alter_scram_credentials
+
         return await self._queue.submit(lambda image, at: alter_scram_credentials(image, request))
 
     async def update_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
+        from odradek.metadata.controller.features import update_features
+
         kraft_version = self._quorum.kraft_version
         return await self._queue.submit(
             lambda image, at: update_features(
@@ -401,10 +418,14 @@ class Controller:
         )
 
     async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        from odradek.metadata.controller.acls import create_acls
+
         entropy = self._world.entropy
         return await self._queue.submit(lambda image, at: create_acls(image, request, entropy=entropy))
 
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        from odradek.metadata.controller.acls import delete_acls
+
         return await self._queue.submit(lambda image, at: delete_acls(image, request))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
 from odradek.metadata.controller.topics import TopicSettings
+from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import EMPTY_IMAGE, Image, Provenance
 from odradek.metadata.image.cluster import BrokerRegistration, Endpoint, FeatureRange, register_broker_record
 from odradek.metadata.image.configs import TOPIC_RESOURCE
@@ -42,7 +43,7 @@ def broker(
         broker_epoch=broker_id,
         incarnation_id=uuid(7000 + broker_id),
         endpoints=(Endpoint("PLAINTEXT", f"host-{broker_id}", 9092, 0),),
-        features=(),
+        features=tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES),
         rack=rack,
         fenced=fenced,
         in_controlled_shutdown=shutting_down,

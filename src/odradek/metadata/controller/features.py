@@ -132,11 +132,9 @@ def _wrong_with(image: Image, update: FeatureUpdateKey, kind: int, current: int)
         return "The controller does not support this feature."
     if not supported.minimum <= level <= supported.maximum:
         return f"The controller only supports versions {supported.minimum}-{supported.maximum}"
-    for broker in image.cluster.brokers.values():
-        ranges = {each.name: each for each in broker.features}
-        there = ranges.get(name)
-        if name != KRAFT_VERSION and there is not None and not there.minimum <= level <= there.maximum:
-            return f"Broker {broker.broker_id} only supports versions {there.minimum}-{there.maximum}"
+    wrong = _unsupported_by(image, name, level)
+    if wrong is not None:
+        return wrong
     if level < current and kind == UpgradeType.UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
@@ -146,4 +144,19 @@ def _wrong_with(image: Image, update: FeatureUpdateKey, kind: int, current: int)
         return "Can't downgrade to a newer version."
     if name == KRAFT_VERSION and level != current:
         return "The way from a static to a dynamic quorum is not there yet."
+    return None
+
+
+def _unsupported_by(image: Image, name: str, level: int) -> str | None:
+    """The first node that could not work with the level; of kraft.version the quorum itself knows best."""
+    if name == KRAFT_VERSION or level == 0:
+        return None
+    nodes = [(f"Broker {each.broker_id}", each.features) for each in image.cluster.brokers.values()]
+    nodes += [(f"Controller {each.controller_id}", each.features) for each in image.cluster.controllers.values()]
+    for who, features in nodes:
+        there = next((each for each in features if each.name == name), None)
+        if there is None:
+            return f"{who} does not support this feature."
+        if not there.minimum <= level <= there.maximum:
+            return f"{who} only supports versions {there.minimum}-{there.maximum}"
     return None

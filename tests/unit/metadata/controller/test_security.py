@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.metadata.building import cluster, replayed
+from tests.unit.metadata.building import broker, cluster, replayed, uuid
 
+from odradek.ids import NodeId
 from odradek.metadata.controller.features import update_features
 from odradek.metadata.controller.quotas import alter_client_quotas
 from odradek.metadata.controller.scram import alter_scram_credentials
 from odradek.metadata.image import Image
 from odradek.metadata.image.client_quotas import quota_record
+from odradek.metadata.image.cluster import ControllerRegistration, FeatureRange, register_controller_record
 from odradek.metadata.records import ClientQuotaRecord, FeatureLevelRecord, UserScramCredentialRecord
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_client_quotas import (
@@ -24,6 +26,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from odradek.values import replace
 
 
 def quotas(
@@ -196,3 +199,17 @@ def test_levels_that_cannot_be_had_change_nothing_at_all(name: str, level: int, 
     assert written == []
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (answer.error_message or "")
+
+
+def test_every_node_must_be_able_to_work_with_a_level() -> None:
+    old = replace(broker(2), features=(FeatureRange("metadata.version", 7, 27),))
+    image = cluster(broker(1), old, metadata_version=26)
+    assert update(image, ("metadata.version", 27, 1))[0] == [("metadata.version", 27)]
+    _, answer = update(image, ("metadata.version", 28, 1))
+    assert "Broker 2 only supports versions 7-27" in (answer.error_message or "")
+    _, answer = update(image, ("group.version", 1, 1))
+    assert "Broker 2 does not support this feature" in (answer.error_message or "")
+    controller = ControllerRegistration(NodeId(9), uuid(1), False, (), (FeatureRange("metadata.version", 7, 26),))
+    image = replayed(cluster(broker(1), metadata_version=26), [register_controller_record(controller)])
+    _, answer = update(image, ("metadata.version", 27, 1))
+    assert "Controller 9 only supports versions 7-26" in (answer.error_message or "")
