@@ -39,6 +39,7 @@ COMMANDS = {
     "cluster": ("look at a cluster as a whole, or run one on this machine", "odradek.apps.cli.cluster:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
+    "pipeline": ("run data pipelines on Spark", "odradek.apps.cli.pipeline:declare"),
     "profile": ("keep addresses and settings of clusters under names", "odradek.apps.cli.profile:declare"),
     "completion": (
         "print a script that lets a shell complete commands and names",

@@ -1,0 +1,94 @@
+"""`odradek pipeline`: run data pipelines on Spark. Spark is imported when one is run, not before."""
+
+from __future__ import annotations
+
+import argparse
+
+from odradek.apps.cli.options import Actions, add_actions, add_format_option, add_many, natural
+
+COMMAND = "odradek.apps.pipelines.command"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    actions = add_actions(parser, "Run data pipelines on Spark, over topics of Odradek or Apache Kafka.")
+    running = _action(actions, "run", "run a pipeline until it is stopped, or has read all there is")
+    add_run_options(running)
+    checking = _action(actions, "validate", "find mistakes in a pipeline without running it")
+    _add_cluster_options(checking)
+    _add_spark_options(checking)
+    checking.add_argument("--offline", action="store_true", help="do not ask brokers whether the topics are there")
+    explaining = _action(actions, "explain", "show a pipeline's graph and the plans that Spark makes of it")
+    _add_spark_options(explaining)
+    explaining.add_argument("--extended", action="store_true", help="all of Spark's plans, not only the last")
+    listing = actions.add_parser("list", help="show the pipelines that files declare", description="Show pipelines.")
+    add_many(listing, "files", at_least=1, metavar="FILE", help_line="files, or directories that hold some")
+    add_format_option(listing)
+    listing.set_defaults(run=f"{COMMAND}:listing")
+    resetting = _action(actions, "reset", "forget how far a pipeline is, so that it reads everything again")
+    _add_cluster_options(resetting)
+    _add_places(resetting)
+    resetting.add_argument("--yes", action="store_true", help="yes, forget it")
+    making = actions.add_parser("new", help="make a project that runs at once", description="Make a project.")
+    making.add_argument("name", metavar="NAME")
+    making.add_argument("--directory", metavar="DIR", help="where to (default: a directory of that name)")
+    making.set_defaults(run=f"{COMMAND}:new")
+    replaying = _action(actions, "replay-dead-letters", "send records that did not fit back to their topics")
+    _add_cluster_options(replaying)
+    add_format_option(replaying)
+    replaying.add_argument("--list", action="store_true", help="show them and why, and send nothing")
+    replaying.add_argument("--dry-run", action="store_true", help="say how many would be sent")
+    replaying.add_argument(
+        "--reason", action="append", default=[], metavar="TEXT", help="only those with it in the reason"
+    )
+    replaying.add_argument("--to", metavar="TOPIC", help="send them there instead")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What a run takes, also under `python FILE` and `spark-submit FILE`."""
+    _add_cluster_options(parser)
+    _add_spark_options(parser)
+    _add_places(parser)
+    parser.add_argument("--available-now", action="store_true", help="read what is there now, then stop")
+    parser.add_argument(
+        "--allow-data-loss", action="store_true", help="go on where records are gone before they were read"
+    )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="json: a line for every batch")
+    parser.add_argument("--quiet", action="store_true", help="say nothing but what goes wrong")
+    parser.add_argument(
+        "--metrics-port", type=natural, metavar="PORT", help="serve metrics for Prometheus (0: any port)"
+    )
+
+
+def _action(actions: Actions, name: str, help_line: str) -> argparse.ArgumentParser:
+    action = actions.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
+    action.add_argument("file", metavar="FILE", help="Python or YAML that declares the pipeline")
+    action.set_defaults(run=f"{COMMAND}:{name.replace('-', '_')}")
+    return action
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "--bootstrap-server",
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        help="where to find the cluster (ODRADEK_BOOTSTRAP; else the profile's, else 127.0.0.1:9092)",
+    )
+    group.add_argument("--profile", metavar="NAME", help="use this profile (ODRADEK_PROFILE; see odradek profile)")
+    group.add_argument("--command-config", metavar="FILE", help="settings of clients, as Kafka's client.properties")
+
+
+def _add_spark_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("spark")
+    group.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*])")
+    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", metavar="DIR", default=".", help="where relative paths of sinks begin (default: here)"
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="where to remember how far it is (default: .checkpoints/NAME under --data)"
+    )

@@ -1,0 +1,155 @@
+"""What a run asks of brokers itself: are the topics there, what was lost, and how far is the group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.session import Session, one_sentence, reach, unknown_topic
+from odradek.apps.pipelines.pipeline import Pipeline
+from odradek.apps.pipelines.sinks import ToTopic
+from odradek.apps.pipelines.sources import Topic
+from odradek.client.admin import Admin
+from odradek.client.cluster import TopicPartition
+from odradek.client.errors import ClientError
+from odradek.client.leaders import EARLIEST, LATEST
+from odradek.client.offsets import CommittedOffset
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+ResultT = TypeVar("ResultT")
+SETTLING_S = 20.0
+"""How long partitions of a new topic may take to get leaders."""
+
+
+class Brokers:
+    """An Admin for code that does not await: Spark's driver is such code. To be closed, or used as a context."""
+
+    def __init__(self, session: Session) -> None:
+        self.bootstrap = session.bootstrap
+        self._runner = asyncio.Runner()
+        self._admin = self._runner.run(_made(session))
+
+    def __enter__(self) -> Brokers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._admin.close())
+        self._runner.close()
+
+    def prepare(self, pipeline: Pipeline, *, needs_dead_letters: bool) -> None:
+        """Topics to read exist, topics to write do now; or a Sentence."""
+        self._ask(lambda admin: _prepare(admin, pipeline, needs_dead_letters=needs_dead_letters))
+
+    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
+        """The ends of all their partitions."""
+        return self._ask(lambda admin: _offsets(admin, topics, LATEST))
+
+    def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
+        return self._ask(lambda admin: _offsets(admin, topics, EARLIEST))
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        self._ask(lambda admin: _create(admin, name, partitions, dict(configs or {})))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> str:
+        """Commit for the group; what kept it from working, or nothing. A run does not end for it: Spark's checkpoint
+        decides where a pipeline goes on, the group is for those who watch."""
+        wanted = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        try:
+            outcomes = self._runner.run(self._admin.alter_group_offsets(group, wanted))
+        except (KafkaError, ClientError) as failure:
+            return str(failure) or type(failure).__name__
+        refused = [failure for failure in outcomes.values() if failure is not None]
+        return str(refused[0]) if refused else ""
+
+    def forget(self, group: str) -> None:
+        """Delete the group with all it has committed; nothing if there is none."""
+        outcomes = self._ask(lambda admin: admin.delete_groups([group]))
+        failure = outcomes[group]
+        if failure is not None and failure.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise Sentence(f"group {group} was not deleted: {failure}.")
+
+    def _ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+        async def asked() -> ResultT:
+            await reach(self._admin.cluster)
+            return await question(self._admin)
+
+        with one_sentence():
+            return self._runner.run(asked())
+
+
+def lost(
+    read_up_to: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> list[str]:
+    """What is gone between where a pipeline was and where its topics begin now, one text a partition."""
+    texts = []
+    for partition, offset in sorted(read_up_to.items()):
+        begin, end = begins.get(partition), ends.get(partition)
+        if begin is None or end is None:
+            texts.append(f"{partition} is not there any more")
+        elif offset < begin:
+            texts.append(f"{partition} begins at {begin} now, and offsets {offset} to {begin - 1} were not read")
+        elif offset > end:
+            texts.append(
+                f"{partition} ends at {end} now, but was read up to {offset}: it is another topic of this name"
+            )
+    return texts
+
+
+async def _made(session: Session) -> Admin:
+    return session.admin()
+
+
+async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool) -> None:
+    existing = {topic.name: len(topic.partitions) for topic in await admin.list_topics()}
+    for source in pipeline.sources.values():
+        stream = source if isinstance(source, Topic) else source.stream
+        if stream.pattern and not any(map(stream.reads, existing)):
+            raise Sentence(f"no topic matches {stream.pattern}; `odradek topic list` shows those there are.")
+        for name in stream.topics:
+            if name not in existing:
+                raise await unknown_topic(admin, name)
+    wanted = {
+        each.sink.name: each.sink.partitions for each in pipeline.outputs.values() if isinstance(each.sink, ToTopic)
+    }
+    if needs_dead_letters:
+        wanted.setdefault(pipeline.dead_letters, -1)
+    for name, partitions in wanted.items():
+        if name not in existing:
+            await _create(admin, name, partitions, {})
+
+
+async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, str]) -> None:
+    """Make a topic and wait until its partitions answer: a producer that comes earlier hears about leaders that are not
+    there yet, and has to try again."""
+    try:
+        await admin.create_topic(name, partitions=partitions, configs=configs)
+    except KafkaError as failure:
+        if failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    deadline = asyncio.get_running_loop().time() + SETTLING_S
+    while True:
+        described = (await admin.describe_topics([name]))[name]
+        if not isinstance(described, KafkaError):
+            asked = {TopicPartition(name, each.partition): LATEST for each in described.partitions}
+            if asked and not any(isinstance(each, KafkaError) for each in (await admin.list_offsets(asked)).values()):
+                return
+        if asyncio.get_running_loop().time() > deadline:
+            raise Sentence(f"topic {name} was created, but its partitions have no leaders: look at the brokers.")
+        await asyncio.sleep(0.05)
+
+
+async def _offsets(admin: Admin, topics: set[str], at: int) -> dict[TopicPartition, int]:
+    described = await admin.describe_topics(sorted(topics))
+    partitions = [
+        TopicPartition(name, each.partition)
+        for name, topic in described.items()
+        if not isinstance(topic, KafkaError)
+        for each in topic.partitions
+    ]
+    found = await admin.list_offsets(dict.fromkeys(partitions, at))
+    return {partition: each.offset for partition, each in found.items() if not isinstance(each, KafkaError)}

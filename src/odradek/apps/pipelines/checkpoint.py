@@ -1,0 +1,228 @@
+"""The directory where a pipeline remembers how far it is, and what keeps another pipeline's hands off it.
+
+Spark keeps one directory a query in it. Beside them a file says whose they are and what the queries looked like: a
+query that reads other topics than the one that wrote its checkpoint would silently go on from the wrong place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines.pipeline import Pipeline
+from odradek.apps.pipelines.sinks import ToTopic
+from odradek.apps.pipelines.sources import Topic
+from odradek.client.cluster import TopicPartition
+
+OWNER = "odradek-pipeline.json"
+LOCK = "odradek-pipeline.lock"
+LOG = "spark.log"
+FORMAT = 1
+
+
+class Checkpoint:
+    """One pipeline's checkpoint."""
+
+    def __init__(self, place: str, pipeline: Pipeline) -> None:
+        self.place = place
+        self._pipeline = pipeline
+        self.is_local = "://" not in place
+        self.writer_id = ""
+
+    @property
+    def log_file(self) -> Path | None:
+        return Path(self.place, LOG) if self.is_local else None
+
+    def query(self, name: str) -> str:
+        """Where a query keeps its own."""
+        return f"{self.place.rstrip('/')}/{name}"
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """While this holds, nobody else runs on it; a Sentence if somebody does, or if it belongs to another pipeline.
+
+        On other file systems than a local one Spark itself finds out, later and less kindly.
+        """
+        if not self.is_local:
+            self.writer_id = f"{self._pipeline.name}@{self.place}"
+            yield
+            return
+        with self._locked():
+            self._claim()
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            Path(self.place).mkdir(parents=True, exist_ok=True)
+            lock = os.open(Path(self.place, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as failure:
+            raise Sentence(
+                f"cannot use the checkpoint {self.place} ({failure.strerror}): name another with --checkpoint."
+            ) from failure
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Sentence(
+                    f"somebody runs on the checkpoint {self.place} already: stop that run, or name another place "
+                    "with --checkpoint."
+                ) from None
+            yield
+        finally:
+            os.close(lock)
+
+    def committed(self) -> dict[str, dict[TopicPartition, int]]:
+        """By query, how far its last finished batch had read; nothing where Spark has written nothing yet."""
+        if not self.is_local:
+            return {}
+        found = {}
+        for query in query_names(self._pipeline):
+            offsets = finished_offsets(Path(self.query(query)))
+            if offsets:
+                found[query] = offsets
+        return found
+
+    def remove(self) -> None:
+        """Forget everything; a Sentence if the directory is not this pipeline's to forget."""
+        if not Path(self.place).exists():
+            return
+        with self._locked():
+            owner = self._owner()
+            if self._strangers() if owner is None else owner["pipeline"] != self._pipeline.name:
+                raise Sentence(f"{self.place} is not the checkpoint of {self._pipeline.name}, so it stays as it is.")
+            shutil.rmtree(self.place)
+
+    def _owner(self) -> dict[str, Any] | None:
+        file = Path(self.place, OWNER)
+        try:
+            held: dict[str, Any] = json.loads(file.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as wrong:
+            raise Sentence(f"{file} is damaged: name another --checkpoint, or delete {self.place}.") from wrong
+        return held
+
+    def _strangers(self) -> list[str]:
+        """What is in the directory and nobody here has put there."""
+        return sorted(each for each in os.listdir(self.place) if each not in (LOCK, LOG))
+
+    def _claim(self) -> None:
+        file = Path(self.place, OWNER)
+        mine = {"format": FORMAT, "pipeline": self._pipeline.name, "shape": shape(self._pipeline)}
+        held = self._owner()
+        if held is None:
+            strangers = self._strangers()
+            if strangers:
+                raise Sentence(
+                    f"{self.place} holds other things already ({strangers[0]}): name a directory of the pipeline's own "
+                    "with --checkpoint."
+                )
+            held = {**mine, "id": uuid.uuid4().hex}
+        else:
+            self._compare(held)
+        self.writer_id = held["id"]
+        if held.get("shape") != mine["shape"] or not file.exists():
+            fresh = file.with_suffix(".new")
+            fresh.write_text(json.dumps({**held, **mine}, indent=2))
+            fresh.replace(file)
+
+    def _compare(self, held: dict[str, Any]) -> None:
+        """New sinks are welcome; one whose query reads or writes something else is not."""
+        advice = "name another --checkpoint, or start over with `odradek pipeline reset`"
+        if held.get("pipeline") != self._pipeline.name:
+            raise Sentence(
+                f"the checkpoint {self.place} is that of pipeline {held.get('pipeline')}, not of "
+                f"{self._pipeline.name}: name another with --checkpoint."
+            )
+        if held.get("format") != FORMAT:
+            raise Sentence(f"the checkpoint {self.place} was written by another version of Odradek: {advice}.")
+        before, now = held["shape"], shape(self._pipeline)
+        for query, form in now.items():
+            if query in before and before[query] != form:
+                what = next(part for part in form if form[part] != before[query].get(part))
+                raise Sentence(
+                    f"{query} has changed since the checkpoint {self.place} was written "
+                    f"({what} was {_words(before[query].get(what))}, is {_words(form[what])}): {advice}."
+                )
+
+
+def query_names(pipeline: Pipeline) -> list[str]:
+    """Every query of a run: the dead letters of each source that can have some, then the sinks."""
+    return [*(f"dead-letters-{name}" for name in refusing(pipeline)), *(f"sink-{name}" for name in pipeline.outputs)]
+
+
+def refusing(pipeline: Pipeline) -> dict[str, Topic]:
+    """Sources whose records can be bad, as the streams they are."""
+    used = {each for output in pipeline.outputs.values() for each in pipeline.sources_of(output.dataset)}
+    streams = {
+        name: source if isinstance(source, Topic) else source.stream
+        for name, source in pipeline.sources.items()
+        if name in used
+    }
+    return {name: stream for name, stream in streams.items() if stream.can_refuse}
+
+
+def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
+    """What of each query must stay as it is for its checkpoint to make sense."""
+    found: dict[str, dict[str, object]] = {
+        f"dead-letters-{name}": {"what it reads": [stream.text]} for name, stream in refusing(pipeline).items()
+    }
+    for name, output in pipeline.outputs.items():
+        place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")
+        found[f"sink-{name}"] = {
+            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(output.dataset)],
+            "its kind": type(output.sink).__name__,
+            "its place": place,
+            "its mode": output.mode,
+        }
+    return found
+
+
+def finished_offsets(query: Path) -> dict[TopicPartition, int]:
+    """From Spark's own files: where the last batch ended that is known to be in the sink."""
+    finished = [int(each.name) for each in (query / "commits").glob("[0-9]*") if each.name.isdecimal()]
+    if not finished:
+        return {}
+    try:
+        lines = (query / "offsets" / str(max(finished))).read_text().splitlines()
+    except OSError:
+        return {}
+    found: dict[TopicPartition, int] = {}
+    for line in lines[2:]:
+        merge_offsets(found, parse_offsets(line))
+    return found
+
+
+def parse_offsets(text: str | None) -> dict[TopicPartition, int]:
+    """Offsets as Spark's Kafka source writes them: `{"orders": {"0": 12}}`."""
+    try:
+        held = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    if not isinstance(held, dict):
+        return {}
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in held.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+    }
+
+
+def merge_offsets(into: dict[TopicPartition, int], offsets: dict[TopicPartition, int]) -> None:
+    """A partition that is read twice is as far as the reader that is behind."""
+    for partition, offset in offsets.items():
+        into[partition] = min(into.get(partition, offset), offset)
+
+
+def _words(held: object) -> str:
+    return ", ".join(map(str, held)) if isinstance(held, list) else str(held)

@@ -1,0 +1,224 @@
+"""What `odradek pipeline` does, and what the end of a pipeline's own file does under `python` and `spark-submit`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.apps.cli.options import pairs
+from odradek.apps.cli.output import emit, plural, table
+from odradek.apps.cli.pipeline import add_run_options
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.session import Session, gather_settings, one_sentence
+from odradek.apps.pipelines import scaffold, sources
+from odradek.apps.pipelines.brokers import Brokers
+from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.pipeline import Pipeline
+from odradek.apps.pipelines.runner import Wishes, frames_of
+from odradek.apps.pipelines.runner import run as run_pipeline
+from odradek.apps.pipelines.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run(options: argparse.Namespace) -> int:
+    return _run(load(options.file), options)
+
+
+def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
+    """The end of a pipeline's file: the same options, without the file."""
+    from odradek.apps.cli.parser import Parser
+
+    parser = Parser(prog=Path(sys.argv[0]).name, description=f"Run the pipeline {pipeline.name}.")
+    add_run_options(parser)
+    try:
+        pipeline.check()
+        return _run(pipeline, parser.parse_args(arguments))
+    except Sentence as wrong:
+        print(f"odradek: {wrong}", file=sys.stderr)
+        return wrong.exit_code
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Everything that can be found out before a run: the file, the columns, and the topics unless --offline."""
+    pipeline = load(options.file)
+    if not options.offline:
+        with Brokers(_session(options)) as brokers:
+            brokers.prepare(pipeline, needs_dead_letters=False)
+    with_empty_sources(pipeline, _spark(pipeline, options))
+    print(f"{options.file} is in order: {_counted(pipeline)}.")
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """The graph, and the plan that Spark makes of every sink."""
+    pipeline = load(options.file)
+    frames = with_empty_sources(pipeline, _spark(pipeline, options))
+    for line in describe(pipeline):
+        print(line)
+    for name, frame in frames.items():
+        print(f"\nsink {name}:")
+        frame.explain(extended=options.extended)
+    return 0
+
+
+def listing(options: argparse.Namespace) -> int:
+    """What files declare, without Spark."""
+    files = [str(each) for file in options.files for each in _files(Path(file))]
+    found = []
+    for file in files:
+        pipeline = load(file)
+        found.append(
+            {
+                "file": file,
+                "pipeline": pipeline.name,
+                "group": pipeline.group,
+                "sources": [each.text for each in pipeline.sources.values()],
+                "sinks": [each.sink.text for each in pipeline.outputs.values()],
+            }
+        )
+    rows = [(each["pipeline"], each["file"], "; ".join(each["sources"]), "; ".join(each["sinks"])) for each in found]
+    emit(options, found, table(("PIPELINE", "FILE", "SOURCES", "SINKS"), rows) if found else ["No pipelines."])
+    return 0
+
+
+def reset(options: argparse.Namespace) -> int:
+    """Forget how far a pipeline is: its checkpoint and its group. What is in the sinks stays."""
+    pipeline = load(options.file)
+    checkpoint = Checkpoint(_wishes(options).checkpoint_of(pipeline), pipeline)
+    if not checkpoint.is_local:
+        raise Sentence(f"delete {checkpoint.place} with the tools of its file system.")
+    if not options.yes:
+        raise Sentence(
+            f"this forgets {checkpoint.place} and what group {pipeline.group} has committed, so that the next run "
+            "reads everything again, into the same sinks: say --yes if that is what you want.",
+            2,
+        )
+    with Brokers(_session(options)) as brokers:
+        checkpoint.remove()
+        brokers.forget(pipeline.group)
+    print(f"{pipeline.name} starts over at the next run.")
+    return 0
+
+
+def new(options: argparse.Namespace) -> int:
+    """A project that runs at once."""
+    made = scaffold.create(options.name, Path(options.directory or options.name))
+    for line in made:
+        print(line)
+    return 0
+
+
+def replay_dead_letters(options: argparse.Namespace) -> int:
+    """Send them back, each once."""
+    from odradek.apps.pipelines.dead_letters import read_dead_letters, replay
+
+    pipeline = load(options.file)
+    session = _session(options)
+
+    async def work() -> int:
+        with one_sentence():
+            if options.list:
+                letters, _ = await read_dead_letters(session, pipeline.dead_letters)
+                data = [
+                    {"topic": each.topic, "partition": each.partition, "offset": each.offset, "reason": each.reason}
+                    for each in letters
+                ]
+                rows = [tuple(each.values()) for each in data]
+                emit(options, data, table(("TOPIC", "PARTITION", "OFFSET", "REASON"), rows) if rows else ["None."])
+                return 0
+            sent, left = await replay(
+                session,
+                pipeline.dead_letters,
+                group=f"{pipeline.group}.replay",
+                to=options.to,
+                reasons=options.reason,
+                dry_run=options.dry_run,
+            )
+        verb = "would be sent" if options.dry_run else "sent"
+        others = f"; {plural(left, 'other')} left" if left else ""
+        print(f"{plural(sent, 'dead letter')} {verb} back{f' to {options.to}' if options.to else ''}{others}.")
+        return 0
+
+    return asyncio.run(work())
+
+
+def describe(pipeline: Pipeline) -> list[str]:
+    """The graph, for people."""
+    lines = [f"pipeline {pipeline.name}, group {pipeline.group}"]
+    refused = refusing(pipeline)
+    for name, source in pipeline.sources.items():
+        letters = f", dead letters to {pipeline.dead_letters}" if name in refused else ""
+        lines.append(f"  source {name}: {source.text}{letters}")
+    for dataset in pipeline.datasets.values():
+        lines.append(f"  dataset {dataset.name} of {', '.join(dataset.inputs)}")
+    for output in pipeline.outputs.values():
+        lines.append(f"  sink {output.name}: {output.dataset} to {output.sink.text} ({output.mode})")
+    return lines
+
+
+def with_empty_sources(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
+    """Every sink's frame over sources without rows: Spark then says which columns do not exist."""
+    frames: dict[str, DataFrame] = {}
+    return {
+        output.name: frames_of(
+            pipeline, lambda name: sources.empty(spark, pipeline.sources[name]), output.dataset, frames
+        )
+        for output in pipeline.outputs.values()
+    }
+
+
+def _run(pipeline: Pipeline, options: argparse.Namespace) -> int:
+    run_pipeline(pipeline, _session(options), _wishes(options))
+    return 0
+
+
+def _session(options: argparse.Namespace) -> Session:
+    with one_sentence():
+        return Session(gather_settings(options, os.environ))
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    chosen = vars(options)
+    return Wishes(
+        data=chosen.get("data") or ".",
+        checkpoint=chosen.get("checkpoint"),
+        available_now=chosen.get("available_now", False),
+        master=chosen.get("master"),
+        conf=tuple(pairs(chosen.get("conf") or [], "--conf").items()),
+        allow_data_loss=chosen.get("allow_data_loss", False),
+        form=chosen.get("format", "table"),
+        quiet=chosen.get("quiet", False),
+        metrics_port=chosen.get("metrics_port"),
+    )
+
+
+def _spark(pipeline: Pipeline, options: argparse.Namespace) -> SparkSession:
+    import tempfile
+
+    log_file = Path(tempfile.mkstemp(prefix="odradek-spark-", suffix=".log")[1])
+    wishes = _wishes(options)
+    return open_session(f"odradek {pipeline.name}", master=wishes.master, conf=dict(wishes.conf), log_file=log_file)
+
+
+def _counted(pipeline: Pipeline) -> str:
+    return ", ".join(
+        (
+            plural(len(pipeline.sources), "source"),
+            plural(len(pipeline.datasets), "dataset"),
+            plural(len(pipeline.outputs), "sink"),
+        )
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    candidates = sorted(each for each in path.iterdir() if each.suffix in (".py", ".yaml", ".yml"))
+    return [each for each in candidates if each.suffix != ".py" or "Pipeline(" in each.read_text(errors="replace")]

@@ -1,0 +1,55 @@
+"""What Spark raises, as one sentence that says what to do."""
+
+from __future__ import annotations
+
+import re
+
+from odradek.apps.cli.sentence import Sentence
+
+_STATE_SHAPE = re.compile(
+    r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_KEY_ROW_FORMAT|STATE_STORE_VALUE_ROW_FORMAT"
+    r"|STATE_STORE_UNSUPPORTED_OPERATION|StateSchemaNotCompatible|There are \[\d+\] sources in the checkpoint"
+    r"|StreamingQuery.*number of (?:sources|state)|state format version|STATEFUL_OPERATOR_NOT_MATCH"
+)
+
+
+def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: object) -> Sentence:
+    """One for a query that failed; the checkpoint is as it was before the batch that failed."""
+    told = str(failure)
+    again = "the checkpoint is intact, so it goes on from there when it is run again"
+    over = "name another --checkpoint, or start over with `odradek pipeline reset`"
+    if "No space left on device" in told:
+        return Sentence(f"{query}: the disk is full: free some space; {again}.")
+    if "failOnDataLoss" in told or "OffsetOutOfRange" in told or "KAFKA_DATA_LOSS" in told:
+        return Sentence(
+            f"{query}: records were deleted from the topic before they were read ({_first_line(told)}): "
+            "run it with --allow-data-loss to go on without them."
+        )
+    if "UnknownTopicOrPartition" in told:
+        return Sentence(f"{query}: a topic is not there any more ({_first_line(told)}): create it; {again}.")
+    if _STATE_SHAPE.search(told):
+        return Sentence(f"{query} keeps other state than it did when {checkpoint} was written: {over}.")
+    if "CONCURRENT_STREAM_LOG_UPDATE" in told or "ConcurrentModification" in told:
+        return Sentence(f"{query}: somebody else runs on the checkpoint {checkpoint}: stop that run.")
+    if "TimeoutException" in told or "DisconnectException" in told:
+        return Sentence(f"{query}: the brokers do not answer ({_first_line(told)}): look after them; {again}.")
+    return Sentence(f"{query} failed: {_cause(told)}{f' (all of it: {log_file})' if log_file else ''}; {again}.")
+
+
+def analysis(what: str, failure: BaseException) -> Sentence:
+    """One for a dataset or sink that Spark does not understand."""
+    return Sentence(f"{what}: {_first_line(str(failure)).rstrip('.')}.")
+
+
+def _cause(told: str) -> str:
+    """The innermost cause that the text names: that is where the trouble is."""
+    python = re.findall(r"^(\w*(?:Error|Exception|Interrupt): .+)$", told, re.M)
+    if python:
+        return str(python[-1]).rstrip(".")
+    causes = re.findall(r"Caused by: ([^\n]+)", told)
+    return (causes[-1] if causes else _first_line(told)).rstrip(".")
+
+
+def _first_line(told: str) -> str:
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    return re.sub(r"\s*SQLSTATE: \w+", "", lines[0])[:400] if lines else "no reason given"

@@ -1,0 +1,306 @@
+"""Runs a pipeline: starts its queries, commits offsets behind them, tells how it goes, and ends them together."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from odradek.apps.cli.output import complain
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.session import Session
+from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
+from odradek.apps.pipelines.brokers import Brokers, lost
+from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.pipeline import Output, Pipeline
+from odradek.apps.pipelines.progress import MetricsServer, Run, Teller
+from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.sources import Table, Topic
+from odradek.client.cluster import TopicPartition
+from odradek.values import value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_S = 0.2
+"""How often a run looks what its queries have done."""
+
+ENDS_S = 2.0
+"""How often a run asks where its topics end, for the lag."""
+
+
+@value
+class Wishes:
+    """What whoever runs a pipeline may choose."""
+
+    data: str = "."
+    checkpoint: str | None = None
+    available_now: bool = False
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    allow_data_loss: bool = False
+    form: str = "table"
+    quiet: bool = False
+    metrics_port: int | None = None
+
+    def checkpoint_of(self, pipeline: Pipeline) -> str:
+        return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
+
+
+def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
+    """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
+
+    A session that is handed in is used and left as it is.
+    """
+    pipeline.check()
+    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    with ExitStack() as open_things:
+        brokers = open_things.enter_context(Brokers(session))
+        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
+        open_things.enter_context(checkpoint.taken())
+        running = Run(pipeline.name, streams_of(pipeline))
+        _look_back(running, pipeline, checkpoint, brokers, wishes)
+        metrics = None
+        if wishes.metrics_port is not None:
+            metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
+        spark = spark or open_session(
+            f"odradek {pipeline.name}", master=wishes.master, conf=dict(wishes.conf), log_file=checkpoint.log_file
+        )
+        if metrics is not None and not wishes.quiet:
+            complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running)
+        shift.start(spark)
+        shift.work()
+    return running
+
+
+def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
+    """Of every query the streams that it reads."""
+    found: dict[str, tuple[Topic, ...]] = {f"dead-letters-{name}": (each,) for name, each in refusing(pipeline).items()}
+    for name, output in pipeline.outputs.items():
+        streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
+        found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
+    return found
+
+
+def frames_of(
+    pipeline: Pipeline, opened: Callable[[str], DataFrame], wanted: str, frames: dict[str, DataFrame] | None = None
+) -> DataFrame:
+    """The frame of a dataset, its sources opened by a function; what Spark does not understand is a Sentence."""
+    from pyspark.errors import PySparkException
+
+    frames = {} if frames is None else frames
+    for name in pipeline.sources_of(wanted):
+        if name not in frames:
+            frames[name] = opened(name)
+    try:
+        return pipeline.build(wanted, frames)
+    except PySparkException as failure:
+        raise failures.analysis(f"dataset {wanted}", failure) from failure
+
+
+class _Shift:
+    """One run's queries, from start to end."""
+
+    def __init__(
+        self, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes, running: Run
+    ) -> None:
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+        self._brokers = brokers
+        self._wishes = wishes
+        self._run = running
+        self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
+        self._queries: dict[str, StreamingQuery] = {}
+        self._stopping = threading.Event()
+        self._committed: dict[TopicPartition, int] = {}
+        self._complaint = ""
+
+    def start(self, spark: SparkSession) -> None:
+        """Start every query; if one cannot be, none is left running."""
+        from pyspark.errors import PySparkException
+
+        opened: dict[str, DataFrame] = {}
+        frames: dict[str, DataFrame] = {}
+        for name, source in self._pipeline.sources.items():
+            stream = source if isinstance(source, Topic) else source.stream
+            opened[name] = sources.open_stream(
+                spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
+            )
+            if isinstance(source, Table):
+                frames[name] = sources.open_table(spark, source, self._brokers.bootstrap)
+            else:
+                frames[name] = schemas.good(opened[name])
+        starting = ""
+        try:
+            for name in refusing(self._pipeline):
+                starting = f"dead-letters-{name}"
+                self._start_dead_letters(starting, opened[name])
+            for output in self._pipeline.outputs.values():
+                starting = f"sink-{output.name}"
+                self._start_sink(starting, output, frames)
+        except PySparkException as failure:
+            self._stop_queries()
+            raise failures.analysis(starting, failure) from failure
+        except BaseException:
+            self._stop_queries()
+            raise
+
+    def work(self) -> None:
+        """Until the queries have ended by themselves, one has failed, or somebody wants them to stop."""
+        asked_at = 0.0
+        try:
+            with _signals(self._stopping):
+                while not self._stopping.is_set():
+                    active = [each for each in self._queries.values() if each.isActive]
+                    if time.monotonic() - asked_at > ENDS_S:
+                        asked_at = time.monotonic()
+                        self._ask_ends()
+                    self._look()
+                    self._raise_failure()
+                    if not active:
+                        break
+                    self._stopping.wait(LOOK_S)
+                self._stop_queries()
+                self._look()
+                self._raise_failure()
+                self._ask_ends()
+        finally:
+            self._stop_queries()
+            self._run.seconds = time.monotonic() - self._run.began
+        self._teller.end(self._pipeline.dead_letters)
+
+    def _start_dead_letters(self, name: str, held: DataFrame) -> None:
+        letters = dead_letters.records(held, self._pipeline.name)
+        written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
+        self._launch(name, written.option("topic", self._pipeline.dead_letters))
+
+    def _start_sink(self, name: str, output: Output, frames: dict[str, DataFrame]) -> None:
+        rows = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+        self._launch(
+            name,
+            sinks.writer(
+                rows,
+                output.sink,
+                mode=output.mode,
+                bootstrap=self._brokers.bootstrap,
+                base=self._wishes.data,
+                writer_id=f"{self._checkpoint.writer_id}/{output.name}",
+            ),
+        )
+
+    def _launch(self, name: str, writer: Any) -> None:
+        """Only now does anything run."""
+        if self._wishes.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif self._pipeline.trigger:
+            writer = writer.trigger(processingTime=self._pipeline.trigger)
+        self._queries[name] = writer.option("checkpointLocation", self._checkpoint.query(name)).start()
+
+    def _look(self) -> None:
+        """Take up what Spark reports. A report comes after the batch is in the sink and in the checkpoint, so what it
+        says may be committed."""
+        news = False
+        for name, query in self._queries.items():
+            count = self._run.queries[name]
+            last = query.lastProgress
+            if last is not None and count.is_news(last):
+                for report in query.recentProgress:
+                    news |= count.note(report)
+        if news:
+            self._commit()
+            self._teller.batch()
+
+    def _commit(self) -> None:
+        positions = self._run.positions()
+        fresh = {at: offset for at, offset in positions.items() if self._committed.get(at) != offset}
+        if not fresh:
+            return
+        complaint = self._brokers.commit(self._pipeline.group, fresh)
+        if complaint:
+            if complaint != self._complaint:
+                complain(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
+        else:
+            self._committed |= fresh
+        self._complaint = complaint
+
+    def _ask_ends(self) -> None:
+        topics = {at.topic for at in self._run.positions()}
+        if not topics:
+            topics = {
+                name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
+            }
+        try:
+            self._run.ends = self._brokers.ends(topics)
+        except Sentence:
+            return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+
+    def _raise_failure(self) -> None:
+        from pyspark.errors import PySparkException
+
+        for name, query in self._queries.items():
+            failure = query.exception() if not query.isActive else None
+            if isinstance(failure, PySparkException):
+                raise failures.sentence(
+                    name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
+                )
+
+    def _stop_queries(self) -> None:
+        for query in self._queries.values():
+            if query.isActive:
+                query.stop()
+
+
+def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:
+    """Take up where the checkpoint says that each query is, and say what was lost since."""
+    for name, offsets in checkpoint.committed().items():
+        running.queries[name].offsets = dict(offsets)
+    if wishes.available_now:
+        running.goal = _goal(running, pipeline, brokers)
+    read_up_to: dict[TopicPartition, int] = {}
+    for each in running.queries.values():
+        for at, offset in each.offsets.items():
+            read_up_to[at] = min(offset, read_up_to.get(at, offset))
+    if not read_up_to:
+        return
+    topics = {at.topic for at in read_up_to}
+    gone = lost(read_up_to, brokers.beginnings(topics), brokers.ends(topics))
+    if gone and not wishes.allow_data_loss:
+        raise Sentence(
+            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over with "
+            "`odradek pipeline reset`."
+        )
+    positions = running.positions()
+    if positions and not gone:
+        brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
+
+
+def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
+    """How many records there are to read for the query that reads most; 0 where a source begins who knows where."""
+    goals = [0]
+    for query, streams in streams_of(pipeline).items():
+        topics = {name for each in streams for name in each.topics}
+        if not running.queries[query].is_dead_letters and all(each.starting == "earliest" for each in streams):
+            starts = {**brokers.beginnings(topics), **running.queries[query].offsets}
+            goals.append(sum(max(end - starts.get(at, end), 0) for at, end in brokers.ends(topics).items()))
+    return max(goals)
+
+
+@contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a run in order; only the main thread can listen for them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, lambda _number, _frame: stopping.set())
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

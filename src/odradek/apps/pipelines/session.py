@@ -1,0 +1,191 @@
+"""A Spark session that is ready for topics: Java found, connector fetched, noise kept out of the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines.java import cache_directory, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+AVRO = "org.apache.spark:spark-avro_2.13:4.0.0"
+IN_SPARK = (
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.lz4:lz4-java",
+    "org.xerial.snappy:snappy-java",
+    "org.slf4j:slf4j-api",
+    "com.google.code.findbugs:jsr305",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
+    "org.tukaani:xz",
+)
+"""What the connector depends on and Spark has already: 60 MB that need not be fetched a second time."""
+
+JARS = (
+    "org.apache.spark_spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    "org.apache.spark_spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    "org.apache.spark_spark-avro_2.13-4.0.0.jar",
+    "org.apache.kafka_kafka-clients-3.9.0.jar",
+    "org.apache.commons_commons-pool2-2.12.0.jar",
+)
+"""What is fetched, as Ivy names the files."""
+
+USUAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+}
+"""Settings of every pipeline's session; `--conf` may say otherwise."""
+
+DEFAULT_MASTER = "local[*]"
+NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
+
+
+def open_session(
+    name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, log_file: Path | None = None
+) -> SparkSession:
+    """The session of this process; a new one unless there is one already, as under spark-submit.
+
+    Everything that Spark's JVM says goes to `log_file`, if one is given: nobody wants it on the terminal, and those who
+    look for the cause of a failure do.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise Sentence(NOT_INSTALLED) from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = {**settings_for(master if master or submitted else DEFAULT_MASTER), **(conf or {})}
+    builder = SparkSession.builder.appName(name)
+    if submitted:
+        settings.pop("spark.master", None)  # spark-submit has decided where it runs.
+    else:
+        settings |= connector(os.environ, settings)
+        _launch(settings, log_file)
+    for key, setting in settings.items():
+        builder = builder.config(key, setting)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def settings_for(master: str | None) -> dict[str, str]:
+    """The usual settings; on one machine, nothing listens to the outside and shuffles are as wide as the cores."""
+    settings = dict(USUAL)
+    if master is None:
+        return settings
+    settings["spark.master"] = master
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(width(master)),
+        }
+    return settings
+
+
+def width(master: str) -> int:
+    """How many tasks run at a time under `local[2]`, `local[*]`, `local` or `local-cluster[2,1,1024]`."""
+    inside = master.partition("[")[2].rstrip("]").split(",")
+    if master.startswith("local-cluster") and len(inside) == 3:
+        return max(1, int(inside[0]) * int(inside[1]))
+    if inside[0] == "*":
+        return os.cpu_count() or 1
+    return int(inside[0]) if inside[0].isdecimal() else 1
+
+
+def connector(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """How Spark gets the Kafka connector: from the jars fetched before, else by fetching them.
+
+    Asking Ivy takes seconds at every start even when it has everything, so what it brought once is named by file.
+    """
+    if "spark.jars.packages" in settings or "spark.jars" in settings:
+        return {}
+    ivy = cache_directory(environment) / "ivy"
+    fetched = [ivy / "jars" / name for name in JARS]
+    if all(jar.is_file() and jar.stat().st_size for jar in fetched):
+        return {"spark.jars": ",".join(map(str, fetched))}
+    return {
+        "spark.jars.packages": f"{CONNECTOR},{AVRO}",
+        "spark.jars.excludes": ",".join(IN_SPARK),
+        "spark.jars.ivy": str(ivy),
+    }
+
+
+def _launch(settings: Mapping[str, str], log_file: Path | None) -> None:
+    """Start the JVM; what it says goes to the file, and why it did not start becomes a Sentence."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    java = find_java(os.environ)
+    os.environ["JAVA_HOME"] = java.home
+    # Python on executors must be this one, with the same packages; and a master of this machine needs no other address.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # What Spark's pandas would warn about, and then do itself.
+    if settings.get("spark.master", "").startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False)
+    for key, setting in settings.items():
+        conf.set(key, setting)
+    with _output(log_file) as output:
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, {} if output is None else {"stdout": output, "stderr": output}
+            )
+        except PySparkRuntimeError as failure:
+            raise Sentence(_why_no_jvm(log_file, failure)) from failure
+        # The context would start a JVM of its own, with its noise on the terminal.
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextlib.contextmanager
+def _output(log_file: Path | None) -> Iterator[int | None]:
+    if log_file is None:
+        yield None
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with log_file.open("ab") as output:
+        yield output.fileno()
+
+
+def _why_no_jvm(log_file: Path | None, failure: Exception) -> str:
+    told = log_file.read_text(errors="replace") if log_file is not None and log_file.exists() else ""
+    if "UNRESOLVED DEPENDENCIES" in told or "unresolved dependency" in told:
+        return (
+            f"cannot fetch Spark's Kafka connector ({CONNECTOR}): go online for the first run, "
+            "or name its jars with --conf spark.jars=FILE,FILE."
+        )
+    where = f"; what it said is in {log_file}" if log_file is not None else ""
+    return f"Spark did not start ({str(failure).rstrip('.').splitlines()[0]}){where}."
+
+
+def stop_session(session: SparkSession) -> None:
+    """End the session and its JVM."""
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if isinstance(process, subprocess.Popen):
+            if process.stdin is not None:
+                process.stdin.close()  # How the JVM learns that its Python has gone.
+            process.wait(timeout=60)
+        SparkContext._gateway = None
+        SparkContext._jvm = None

@@ -1,0 +1,230 @@
+"""Where a pipeline writes: Parquet files, a table in Parquet, Delta, a topic, the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines import schemas
+from odradek.apps.pipelines.schemas import Schema
+from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.values import value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+MODES = ("append", "update", "complete")
+CURRENT = "_current"
+KEPT_VERSIONS = 2
+"""Versions of a table that stay on disk: the current one, and the one that readers may still be reading."""
+
+
+@value
+class Parquet:
+    """Files of a directory, exactly once by Spark's file sink: readers see whole batches only."""
+
+    path: str
+    partition_by: tuple[str, ...] = ()
+    files: int | None = None
+    format: str = "parquet"
+
+    @property
+    def text(self) -> str:
+        return f"{self.format} files in {self.path}"
+
+
+@value
+class ParquetTable:
+    """A table in Parquet that follows changes: of every key the newest row, without deleted ones."""
+
+    path: str
+    key: str = "_key"
+    deleted: str = "_deleted"
+
+    @property
+    def text(self) -> str:
+        return f"parquet table in {self.path}, by {self.key}"
+
+
+@value
+class ToTopic:
+    """A topic, at least once: Spark's own sink may write a batch again after a crash."""
+
+    name: str
+    schema: Schema
+    key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    partitions: int = -1
+
+    @property
+    def text(self) -> str:
+        return f"topic {self.name}, at least once"
+
+
+@value
+class Console:
+    """The terminal."""
+
+    rows: int = 20
+
+    @property
+    def text(self) -> str:
+        return "the terminal"
+
+
+Sink = Parquet | ParquetTable | ToTopic | Console
+
+
+def parquet(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> Parquet:
+    """Append rows to files; `files` bounds how many a micro-batch writes, so that they do not get small."""
+    return Parquet(path, tuple(partition_by), files)
+
+
+def delta(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> Parquet:
+    """Append rows to a Delta table; needs the package delta-spark and its settings (`--conf`)."""
+    try:
+        import delta as _installed  # noqa: F401
+    except ImportError:
+        raise Sentence("sinks.delta needs Delta Lake: run pip install delta-spark, or use sinks.parquet.") from None
+    return Parquet(path, tuple(partition_by), files, "delta")
+
+
+def parquet_table(path: str, *, key: str = "_key", deleted: str = "_deleted") -> ParquetTable:
+    """Keep a table up to date: rows replace older ones of the same key, and where the column `deleted` is true, delete.
+
+    Every batch writes a new version of the whole table beside the old one and then points to it, so readers never see
+    half a batch and a batch that is tried again changes nothing. For tables that are rewritten in seconds.
+    """
+    return ParquetTable(path, key, deleted)
+
+
+def topic(
+    name: str,
+    *,
+    value: Schema | None = None,
+    key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    partitions: int = -1,
+) -> ToTopic:
+    """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
+
+    The topic is created if it is not there, with `partitions` (-1: the broker's choice).
+    """
+    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions)
+
+
+def console(rows: int = 20) -> Console:
+    """Print the first rows of every batch."""
+    return Console(rows)
+
+
+def writer(rows: DataFrame, sink: Sink, *, mode: str, bootstrap: str, base: str, writer_id: str) -> DataStreamWriter:
+    """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does."""
+    match sink:
+        case Parquet():
+            shaped = rows if sink.files is None else rows.coalesce(sink.files)
+            written = shaped.writeStream.outputMode(mode).format(sink.format).option("path", located(base, sink.path))
+            return written.partitionBy(*sink.partition_by) if sink.partition_by else written
+        case ParquetTable():
+            _need_columns(rows, (sink.key, sink.deleted, "_timestamp", "_offset", "_partition"), sink)
+            merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id)
+            return rows.writeStream.outputMode(mode).foreachBatch(merging)
+        case ToTopic():
+            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers))
+            return (
+                records.writeStream.outputMode(mode)
+                .format("kafka")
+                .option("kafka.bootstrap.servers", bootstrap)
+                .option("topic", sink.name)
+            )
+        case Console():
+            return rows.writeStream.outputMode(mode).foreachBatch(_Printing(sink.rows))
+
+
+def read(spark: SparkSession, sink: Parquet | ParquetTable, base: str) -> DataFrame:
+    """What is in the sink now."""
+    place = located(base, sink.path)
+    if isinstance(sink, ParquetTable):
+        return read_table(spark, place)
+    return spark.read.format(sink.format).load(place)
+
+
+def read_table(spark: SparkSession, place: str) -> DataFrame:
+    """The current version of a table that `parquet_table` keeps."""
+    current = _current(Path(place))
+    if current is None:
+        raise Sentence(f"there is no table in {place} yet: run the pipeline that keeps it.")
+    return spark.read.parquet(str(Path(place, current["version"])))
+
+
+def located(base: str, path: str) -> str:
+    """A path of a pipeline under the directory for its data, unless it is absolute or names a file system."""
+    return path if "://" in path else os.path.join(base, path)
+
+
+class TableWriter:
+    """Merges batches into a table of the local disk, one version after the other."""
+
+    def __init__(self, place: str, key: str, deleted: str, writer_id: str) -> None:
+        if "://" in place:
+            raise Sentence(f"sinks.parquet_table keeps its table on a local disk, not in {place}; see sinks.delta.")
+        self._place = Path(place)
+        self._key = key
+        self._deleted = deleted
+        self._writer_id = writer_id
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        current = _current(self._place)
+        if current is not None and current["writer"] == self._writer_id and current["batch"] >= batch_id:
+            return  # The crash came after this batch was merged and before Spark noted that it was.
+        rows = batch
+        if current is not None:
+            from pyspark.sql import functions as F
+
+            before = batch.sparkSession.read.parquet(str(self._place / current["version"]))
+            rows = before.withColumn(self._deleted, F.lit(False)).unionByName(batch, allowMissingColumns=True)
+        merged = latest_per_key(rows, key=self._key, deleted=self._deleted)
+        number = 0 if current is None else int(current["version"].rpartition("-")[2]) + 1
+        version = f"version-{number}"
+        merged.write.mode("overwrite").parquet(str(self._place / version))
+        self._point_to({"version": version, "writer": self._writer_id, "batch": batch_id})
+        for old in self._place.glob("version-*"):
+            if int(old.name.rpartition("-")[2]) <= number - KEPT_VERSIONS:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _point_to(self, current: dict[str, object]) -> None:
+        fresh = self._place / f"{CURRENT}.new"
+        with fresh.open("w") as file:
+            json.dump(current, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._place / CURRENT)
+
+
+class _Printing:
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        print(f"batch {batch_id}")
+        batch.show(self._rows, truncate=False)
+
+
+def _current(place: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((place / CURRENT).read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _need_columns(rows: DataFrame, wanted: Sequence[str], sink: Sink) -> None:
+    missing = [name for name in wanted if name not in rows.columns]
+    if missing:
+        raise Sentence(f"{sink.text} needs the columns {', '.join(missing)}, which the dataset does not have.")

@@ -1,0 +1,1 @@
+"""Pure functions from DataFrames to DataFrames that pipelines share: no sources, no sinks, no session."""

@@ -1,0 +1,180 @@
+"""Offsets, checkpoints, progress and failures, without Spark and without brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines import Pipeline, scaffold, schemas, sinks, sources
+from odradek.apps.pipelines.brokers import lost
+from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
+from odradek.apps.pipelines.dead_letters import PREFIX, read_record
+from odradek.apps.pipelines.failures import sentence
+from odradek.apps.pipelines.progress import Run
+from odradek.apps.pipelines.runner import streams_of
+from odradek.client.cluster import TopicPartition
+from odradek.client.consumer import ConsumerRecord
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def pipeline(name: str = "p", topic: str = "t") -> Pipeline:
+    made = Pipeline(name)
+    made.source("t", sources.topic(topic, value=schemas.text()))
+    made.sink("lake", "t", sinks.parquet("lake"))
+    made.sink("out", "t", sinks.topic("out"))
+    return made
+
+
+def report(batch: int, rows: int, ends: dict[str, int], *, written: int = -1, **more: Any) -> dict[str, Any]:
+    return {
+        "runId": "r",
+        "batchId": batch,
+        "numInputRows": rows,
+        "durationMs": {"addBatch": 5, "triggerExecution": 40},
+        "sources": [{"endOffset": {"t": ends}}],
+        "sink": {"numOutputRows": written},
+        "stateOperators": [],
+        **more,
+    }
+
+
+def test_a_group_is_never_ahead_of_any_query() -> None:
+    run = Run("p", streams_of(pipeline()))
+    letters, lake, out = run.queries.values()
+    lake.note(report(0, 10, {"0": 10, "1": 4}))
+    out.note(report(0, 14, {"0": 9, "1": 5}))
+    assert run.positions() == {}, "dead letters have not been looked for"
+    letters.note(report(0, 7, {"0": 7}))
+    assert run.positions() == {T0: 7}
+    letters.note(report(1, 7, {"0": 12, "1": 5}))
+    assert run.positions() == {T0: 9, T1: 4}
+    run.ends = {T0: 20, T1: 5, TopicPartition("other", 0): 9}
+    assert run.lag() == {T0: 11, T1: 1}
+
+
+def test_reports_are_counted_once() -> None:
+    run = Run("p", streams_of(pipeline()))
+    out = run.queries["sink-out"]
+    operators = [{"numRowsDroppedByWatermark": 2, "numRowsTotal": 9, "memoryUsedBytes": 100}]
+    assert out.note(report(0, 10, {"0": 10}, written=8, stateOperators=operators))
+    assert not out.note(report(0, 10, {"0": 10}, written=8))
+    idle = {**report(1, 0, {"0": 10}), "durationMs": {"triggerExecution": 1}}
+    assert not out.note(idle)
+    assert out.note(report(1, 5, {"0": 15}, written=5, stateOperators=operators))
+    assert (out.records_read, out.rows_written, out.batches, out.late_rows, out.state_rows) == (15, 13, 2, 4, 9)
+    run.queries["dead-letters-t"].note(report(0, 15, {"0": 15}, written=3))
+    data = run.data("progress")
+    assert (data["records_read"], data["dead_letters"], data["late_rows"]) == (15, 3, 4)
+    json.dumps(data)
+    run.goal = 30
+    line = run.line()
+    assert line.startswith("p: [############------------]  50%; 15 records, ")
+    assert line.endswith("; state 9 rows, 100 B; 3 dead letters; 4 rows too late")
+
+
+def test_what_spark_has_finished(tmp_path: Path) -> None:
+    for part, names in (("offsets", "012"), ("commits", "01")):
+        (tmp_path / part).mkdir()
+        for name in names:
+            lines = ["v1", "{}", json.dumps({"t": {"0": 10 * int(name)}}), json.dumps({"t": {"0": 99, "1": 7}})]
+            (tmp_path / part / name).write_text("\n".join(lines))
+    (tmp_path / "commits" / ".1.crc").write_bytes(b"crc")
+    assert finished_offsets(tmp_path) == {T0: 10, T1: 7}, "batch 2 was begun and not finished"
+    assert finished_offsets(tmp_path / "none") == {}
+
+
+def test_a_checkpoint_belongs_to_one_pipeline_and_one_run(tmp_path: Path) -> None:
+    place = str(tmp_path / "checkpoint")
+    first = Checkpoint(place, pipeline())
+    with first.taken():
+        with pytest.raises(Sentence, match="somebody runs on the checkpoint"), Checkpoint(place, pipeline()).taken():
+            pass
+        writer = first.writer_id
+    again = Checkpoint(place, pipeline())
+    with again.taken():
+        assert again.writer_id == writer
+    for other, told in (
+        (pipeline("q"), "is that of pipeline p, not of q"),
+        (pipeline(topic="u"), "was topic t, is topic u"),
+    ):
+        with pytest.raises(Sentence, match=told), Checkpoint(place, other).taken():
+            pass
+    more = pipeline()
+    more.sink("screen", "t", sinks.console())
+    with Checkpoint(place, more).taken():
+        pass
+    assert "sink-screen" in json.loads(Path(place, OWNER).read_text())["shape"]
+    with pytest.raises(Sentence, match="is not the checkpoint of q"):
+        Checkpoint(place, pipeline("q")).remove()
+    Checkpoint(place, pipeline(topic="u")).remove()
+    assert not Path(place).exists()
+
+
+def test_nobody_elses_directory_is_used_or_removed(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    for use in (
+        lambda: Checkpoint(str(tmp_path), pipeline()).taken().__enter__(),
+        Checkpoint(str(tmp_path), pipeline()).remove,
+    ):
+        with pytest.raises(Sentence, match=r"holds other things already \(photo.jpg\)|is not the checkpoint of p"):
+            use()
+    assert (tmp_path / "photo.jpg").exists()
+
+
+def test_what_was_lost() -> None:
+    begins, ends = {T0: 5, T1: 0}, {T0: 9, T1: 3}
+    assert lost({T0: 5, T1: 3}, begins, ends) == []
+    assert lost({T0: 4, T1: 4, TopicPartition("u", 0): 1}, begins, ends) == [
+        "t-0 begins at 5 now, and offsets 4 to 4 were not read",
+        "t-1 ends at 3 now, but was read up to 4: it is another topic of this name",
+        "u-0 is not there any more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("java.io.IOException: No space left on device", "the disk is full: free some space"),
+        ('… set the source option "failOnDataLoss" to "false".', "--allow-data-loss"),
+        ("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] …", "keeps other state than it did when cp was written"),
+        ("org.apache.kafka.common.errors.TimeoutException: x", "the brokers do not answer"),
+        (
+            "Job aborted\nCaused by: java.lang.IllegalStateException: deep\n\tat x",
+            "failed: java.lang.IllegalStateException: deep",
+        ),
+        ("Traceback …\nValueError: seven\n", "failed: ValueError: seven (all of it: log); the checkpoint is intact"),
+    ],
+)
+def test_failures_are_one_sentence(told: str, said: str) -> None:
+    text = str(sentence("sink-lake", RuntimeError(told), checkpoint="cp", log_file="log"))
+    assert said in text
+    assert text.startswith("sink-lake")
+    assert "\n" not in text
+
+
+def test_a_dead_letter_is_read_from_its_headers() -> None:
+    told = {"reason": b"why", "topic": b"t", "partition": b"3", "offset": b"41", "timestamp": b"7", "pipeline": b"p"}
+    headers = (("mine", b"1"), *((PREFIX + name, value) for name, value in told.items()))
+    record = ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", headers, 0, False)
+    letter = read_record(record)
+    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41), "why", (("mine", b"1"),))
+    with pytest.raises(Sentence, match=r"offset 5 of p\.dead-letters-0 is no dead letter"):
+        read_record(ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", (), 0, False))
+
+
+def test_a_new_project_is_not_written_over_anything(tmp_path: Path) -> None:
+    scaffold.create("word-count", tmp_path / "new")
+    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == [
+        "README.md",
+        "test_word_count.py",
+        "word_count.py",
+    ]
+    with pytest.raises(Sentence, match="not empty"):
+        scaffold.create("word-count", tmp_path / "new")
+    with pytest.raises(Sentence, match="small letters"):
+        scaffold.create("Word Count", tmp_path / "other")

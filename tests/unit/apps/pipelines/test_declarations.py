@@ -1,0 +1,182 @@
+"""Pipelines as they are declared, in Python and in YAML, and what is wrong with some."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.apps.pipelines.checkpoint import query_names, shape
+from odradek.apps.pipelines.definition import load
+
+LETTERS = sources.topic("letters", value=schemas.text())
+FLAGS = sources.table("flags", value=schemas.json("on boolean"))
+
+
+def declared() -> Pipeline:
+    pipeline = Pipeline("letters")
+    pipeline.source("letters", LETTERS)
+    pipeline.source("flags", FLAGS)
+    pipeline.add_dataset("upper", lambda letters: letters, ["letters"])
+    pipeline.add_dataset("flagged", lambda upper, flags: upper, ["upper", "flags"])
+    pipeline.sink("lake", "flagged", sinks.parquet("lake"))
+    return pipeline
+
+
+def test_what_depends_on_what() -> None:
+    pipeline = declared()
+    pipeline.check()
+    assert pipeline.order("flagged") == ["upper", "flagged"]
+    assert pipeline.sources_of("flagged") == ["letters", "flags"]
+    assert pipeline.streams("flagged") == ["letters"]
+    assert (pipeline.group, pipeline.dead_letters) == ("letters", "letters.dead-letters")
+    assert query_names(pipeline) == ["dead-letters-letters", "dead-letters-flags", "sink-lake"]
+    assert shape(pipeline)["sink-lake"]["what it reads"] == ["topic letters"]
+
+
+def test_raw_records_cannot_be_bad() -> None:
+    pipeline = Pipeline("copy")
+    pipeline.source("bytes", sources.topic("bytes", key=schemas.raw()))
+    pipeline.sink("lake", "bytes", sinks.parquet("lake"))
+    assert query_names(pipeline) == ["sink-lake"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda p: p.source("letters", LETTERS), "two sources or datasets called letters"),
+        (lambda p: p.source("not-a-name", LETTERS), "'not-a-name' cannot be the name of a parameter"),
+        (lambda p: p.add_dataset("x", print, ["upperr"]), "dataset x takes upperr, which is none. Did you mean upper?"),
+        (
+            lambda p: p.sink("other", "lettres", sinks.console()),
+            "sink other writes lettres, which is none. Did you mean",
+        ),
+        (lambda p: p.sink("other", "flags", sinks.console()), "flags depends on no topic"),
+        (lambda p: p.sink("other", "upper", sinks.parquet("lake")), "sinks lake and other both write to lake"),
+        (lambda p: p.sink("lake", "upper", sinks.console()), "a name of letters, digits and underscores that no other"),
+        (lambda p: p.sink("other", "upper", sinks.console(), mode="upsert"), "mode may be append, update, complete"),
+        (
+            lambda p: p.sink("other", "upper", sinks.parquet_table("t"), mode="complete"),
+            "a parquet table takes mode append only",
+        ),
+    ],
+)
+def test_what_cannot_work(change: Callable[[Pipeline], None], sentence: str) -> None:
+    def declare() -> None:
+        pipeline = declared()
+        change(pipeline)
+        pipeline.check()
+
+    with pytest.raises(Sentence, match=re.escape(sentence)):
+        declare()
+
+
+def test_circles() -> None:
+    pipeline = declared()
+    pipeline.add_dataset("a", print, ["b"])
+    pipeline.add_dataset("b", print, ["a"])
+    pipeline.sink("other", "a", sinks.console())
+    with pytest.raises(Sentence, match="datasets go in a circle: a -> b -> a"):
+        pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: sources.topic(), "needs the name of a topic, or pattern"),
+        (lambda: sources.topic("t", pattern="t.*"), "and not both"),
+        (lambda: sources.topic("t", starting="yesterday"), "starting may be earliest, latest, offsets or a moment"),
+        (lambda: sources.topic("t", max_per_trigger=0), "from 1 on"),
+        (lambda: sources.topic("t", tombstones="eat"), "tombstones may be dead-letter or keep"),
+        (lambda: sources.topic("t", key=schemas.json("a int")), "a key's schema may be"),
+        (lambda: schemas.json(" "), "needs its fields"),
+        (lambda: schemas.avro("{"), "needs an Avro schema as JSON"),
+        (lambda: schemas.avro('"string"'), "schema of a record"),
+        (lambda: Pipeline("two words"), "made of letters, digits"),
+        (lambda: sinks.delta("lake"), "run pip install delta-spark"),
+    ],
+)
+def test_declarations_that_make_no_sense(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(Sentence, match=re.escape(sentence)):
+        make()
+
+
+def test_where_a_source_begins() -> None:
+    options = sources.stream_options(sources.topic("t", starting="1970-01-01T00:00:01+00:00"), "host:1")
+    assert options["startingTimestamp"] == "1000"
+    options = sources.stream_options(sources.topic("t", starting={"t": {0: 5}}, max_per_trigger=9), "host:1")
+    assert options["startingOffsets"] == '{"t": {"0": 5}}'
+    assert options["maxOffsetsPerTrigger"] == "9"
+    assert options["kafka.isolation.level"] == "read_committed"
+    assert sources.stream_options(sources.topic(pattern="t.*"), "host:1")["subscribePattern"] == "t.*"
+    assert sources.topic(pattern="t.*").reads("tea")
+    assert not sources.topic(pattern="t.*").reads("coffee")
+
+
+def from_file(directory: Path, text: str, name: str) -> Pipeline:
+    file = directory / name
+    file.write_text(textwrap.dedent(text))
+    return load(str(file))
+
+
+YAML = """
+    pipeline: errors
+    sources:
+      log: {topic: log, value: {json: "status int"}}
+    datasets:
+      errors: SELECT * FROM log WHERE status >= 500
+      worst: SELECT * FROM errors WHERE status = 599
+    sinks:
+      lake: {from: worst, parquet: lake}
+"""
+
+
+def test_yaml(tmp_path: Path) -> None:
+    pipeline = from_file(tmp_path, YAML, "errors.yaml")
+    assert pipeline.order("worst") == ["errors", "worst"]
+    assert pipeline.sources["log"] == sources.topic("log", value=schemas.json("status int"))
+    assert pipeline.outputs["lake"].sink == sinks.parquet("lake")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("pipeline: errors", "name: errors", "does not begin with the pipeline's name"),
+        ("parquet: lake", "parqet: lake", "sink lake: parqet means nothing here. Did you mean parquet?"),
+        ("topic: log", "topik: log", "source log: topik means nothing here. Did you mean topic?"),
+        ('{json: "status int"}', "protobuf", "a schema is raw, text"),
+        ("from: worst, ", "", "sink lake needs from: DATASET"),
+        ("SELECT * FROM errors WHERE status = 599", "[1]", "dataset worst is to be an SQL query"),
+        ("sources:", "sources: [", "is not YAML"),
+        ("sinks:", "unused:", "unused means nothing here"),
+    ],
+)
+def test_wrong_yaml(tmp_path: Path, before: str, after: str, sentence: str) -> None:
+    assert before in YAML
+    with pytest.raises(Sentence, match=re.escape(sentence)):
+        from_file(tmp_path, YAML.replace(before, after), "errors.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1", "declares 0 pipelines"),
+        ("x = 1 +", "SyntaxError in line 1"),
+        ("\n1 / 0", "ZeroDivisionError in line 2: division by zero."),
+        ("import no_such_module", "needs the module no_such_module"),
+        ("from odradek.apps.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
+    ],
+)
+def test_wrong_python(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(Sentence, match=re.escape(sentence)):
+        from_file(tmp_path, text, "wrong.py")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(Sentence, match="there is no file"):
+        load(str(tmp_path / "none.py"))

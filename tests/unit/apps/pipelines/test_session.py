@@ -1,0 +1,51 @@
+"""What a session is told, without starting one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.apps.pipelines.session import JARS, connector, settings_for, width
+
+
+@pytest.mark.parametrize(
+    ("master", "tasks"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("local-cluster[2,3,1024]", 6)]
+)
+def test_shuffles_are_as_wide_as_the_master(master: str, tasks: int) -> None:
+    assert width(master) == tasks
+    assert settings_for(master)["spark.sql.shuffle.partitions"] == str(tasks)
+    assert settings_for(master)["spark.driver.host"] == "127.0.0.1"
+
+
+def test_a_cluster_decides_for_itself() -> None:
+    settings = settings_for("spark://master:7077")
+    assert "spark.driver.host" not in settings
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert "spark.master" not in settings_for(None)
+
+
+def test_the_connector_is_fetched_once(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    first = connector(environment, {})
+    assert "spark-sql-kafka-0-10_2.13" in first["spark.jars.packages"]
+    jars = Path(first["spark.jars.ivy"]) / "jars"
+    jars.mkdir(parents=True)
+    for name in JARS[1:]:
+        (jars / name).write_bytes(b"jar")
+    assert "spark.jars.packages" in connector(environment, {}), "one of them is missing"
+    (jars / JARS[0]).write_bytes(b"jar")
+    assert connector(environment, {}) == {"spark.jars": ",".join(str(jars / name) for name in JARS)}
+    assert connector(environment, {"spark.jars": "mine.jar"}) == {}
+
+
+def test_neither_brokers_nor_the_command_line_import_spark() -> None:
+    """Nor does the plugin that every pytest run loads."""
+    modules = "odradek.server.node, odradek.apps.cli.pipeline, odradek.apps.pipelines.plugin, odradek.testing.node"
+    program = (
+        f"import sys, {modules}; print(sorted(n for n in sys.modules if n.startswith(('pyspark', 'py4j', 'pandas'))))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
