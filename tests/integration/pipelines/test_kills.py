@@ -1,0 +1,140 @@
+"""kill -9 of an executor and of the driver: the lake is exactly what the input makes of it, all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines.java import find_java
+from odradek.apps.pipelines.trial import Trial
+from odradek.testing.node import RunningNode
+
+RECORDS = 1_000
+PER_BATCH = 200
+PATIENCE_S = 240.0
+
+PIPELINE = f"""
+    pipeline = Pipeline("numbers")
+    pipeline.source(
+        "numbers",
+        sources.topic("numbers", value=schemas.json("n bigint"), max_per_trigger={PER_BATCH}),
+    )
+
+    @pipeline.dataset
+    def squares(numbers):
+        square = F.udf(lambda n: n * n, "bigint")
+        return numbers.select("n", square("n").alias("square"))
+
+    pipeline.sink("lake", squares, sinks.parquet("lake"))
+    pipeline.sink("out", squares, sinks.topic("squares"))
+"""
+
+
+class Driver:
+    """`odradek pipeline run` in a process group of its own, with everything that it starts."""
+
+    def __init__(self, file: Path, bootstrap: str, data: Path, *more: str) -> None:
+        command = [sys.executable, "-m", "odradek", "pipeline", "run", str(file)]
+        command += ["--bootstrap", bootstrap, "--data", str(data), *more]
+        self._output = data / "driver.log"
+        with self._output.open("ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        self.checkpoint = data / ".checkpoints" / "numbers"
+
+    def finished(self) -> int:
+        """How many batches are in the lake."""
+        return sum(each.name.isdecimal() for each in (self.checkpoint / "sink-lake" / "commits").glob("*"))
+
+    def wait_for_batches(self, count: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.finished() < count:
+            assert self.process.poll() is None, self.told()
+            assert time.monotonic() < deadline, f"{self.finished()} batches after {PATIENCE_S} s:\n{self.told()}"
+            time.sleep(0.05)
+
+    def executors(self) -> list[int]:
+        """Processes of the group that run tasks."""
+        found = []
+        for each in Path("/proc").iterdir():
+            if each.name.isdecimal():
+                try:
+                    words = (each / "cmdline").read_bytes()
+                    group = os.getpgid(int(each.name))
+                except OSError:
+                    continue
+                if group == self.process.pid and b"CoarseGrainedExecutorBackend" in words:
+                    found.append(int(each.name))
+        return sorted(found)
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+    def told(self) -> str:
+        return self._output.read_text(errors="replace")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="NOT TESTED: no /proc here, so executors cannot be found")
+@pytest.mark.timeout(900)
+def test_neither_an_executor_nor_the_driver_is_missed(
+    kafka: RunningNode, spark: object, written: Callable[[str], Path], tmp_path: Path
+) -> None:
+    try:
+        find_java(os.environ)
+    except Sentence as missing:
+        pytest.skip(f"NOT TESTED: {missing}")
+    draw = random.Random(int(os.environ.get("ODRADEK_KILL_SEED", "7")))
+    file = written(PIPELINE)
+    trial = Trial(str(file), spark, kafka.bootstrap_servers, tmp_path)  # type: ignore[arg-type]
+    good = [number for number in range(RECORDS) if number % 100]
+    values = [b'{"n": %d}' % number if number % 100 else b"spoilt %d" % number for number in range(RECORDS)]
+    trial.send("numbers", *values)
+
+    driver = Driver(file, kafka.bootstrap_servers, tmp_path, "--quiet", "--master", "local-cluster[2,1,1024]")
+    try:
+        driver.wait_for_batches(1)
+        executors = driver.executors()
+        assert len(executors) == 2
+        os.kill(draw.choice(executors), signal.SIGKILL)
+        driver.wait_for_batches(2)
+        time.sleep(draw.random())
+    finally:
+        driver.kill()
+    committed = trial.committed()
+    kept = {row["n"] for row in trial.rows("lake")}
+    offsets = trial.spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    for row in offsets.option("subscribe", "numbers").load().collect():
+        ahead = row.offset < next((o for at, o in committed.items() if at.partition == row.partition), 0)
+        number = int(bytes(row.value).decode().strip('{}"n: spoilt'))
+        assert not ahead or number % 100 == 0 or number in kept, "the group is ahead of what is in the lake"
+    assert len(kept) < len(good), "the driver was killed on the way"
+
+    driver = Driver(file, kafka.bootstrap_servers, tmp_path, "--format", "json", "--available-now")
+    try:
+        assert driver.wait() == 0, driver.told()
+    finally:
+        if driver.process.poll() is None:
+            driver.kill()
+    summary = json.loads(driver.told().splitlines()[-1])
+    assert summary["event"] == "summary"
+    assert 0 < summary["queries"]["sink-lake"]["records_read"] < RECORDS
+    assert set(summary["lag"].values()) == {0}
+    assert sorted((row["n"], row["square"]) for row in trial.rows("lake")) == [(n, n * n) for n in good]
+    out = [row["n"] for row in trial.rows("out")]
+    assert set(out) == set(good), "at least once: none is missing"
+    letters = [each.value for each in trial.dead_letters()]
+    assert sorted(letters) == sorted(value for value in values if value.startswith(b"spoilt"))
+    assert sum(trial.committed().values()) == RECORDS

