@@ -8,22 +8,21 @@ who created a topic here finds it here.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.ids import ZERO_UUID
 from odradek.protocol.api import ApiKey, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decode, decoder, encode
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.frame import RequestHeader, ResponseHeader
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest
-from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek.protocol.messages.default_principal import DefaultPrincipalData
-from odradek.protocol.messages.delete_topics import DeleteTopicsResponse
 from odradek.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from odradek.server.refusals import refusal
 
 if TYPE_CHECKING:
     from odradek.metadata.image import Image
+    from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from odradek.protocol.messages.delete_topics import DeleteTopicsResponse
     from odradek.server.context import Context
     from odradek.server.node import Node
 
@@ -38,6 +37,8 @@ async def forward(ctx: Context, request: Message) -> Message:
     try:
         return await forward_as_client(ctx, request, ctx.api_version)
     except KafkaError as failure:
+        from odradek.server.refusals import refusal
+
         return refusal(request, failure)
 
 
@@ -98,25 +99,36 @@ async def _hear_of(node: Node, request: Message, answer: Message) -> None:
         await node.next_image(timeout_ms=int(left * 1000) + 1)
 
 
-def _is_known(image: Image, request: Message, answer: Message) -> bool:
-    topics = image.topics
-    if isinstance(answer, CreateTopicsResponse):
-        assert isinstance(request, CreateTopicsRequest)
-        created = [each.name for each in answer.topics if not each.error_code and not request.validate_only]
-        return all(name in topics.by_name for name in created)
-    if isinstance(answer, DeleteTopicsResponse):
-        gone = [each for each in answer.responses if not each.error_code]
-        # Before version 6 topics have no ids in the answer.
-        return not any(each.topic_id in topics.by_id for each in gone if each.topic_id != ZERO_UUID)
-    if isinstance(request, CreatePartitionsRequest) and not request.validate_only:
-        refused = [each.name for each in getattr(answer, "results", ()) if each.error_code]
-        return all(
-            each.name in refused
-            or each.name not in topics.by_name
-            or len(topics.by_name[each.name].partitions) >= each.count
-            for each in request.topics
-        )
-    return True
+def _is_known(image: Image, request: Any, answer: Any) -> bool:
+    match request.api_key:
+        case ApiKey.CREATE_TOPICS:
+            return _created(image, request, answer)
+        case ApiKey.DELETE_TOPICS:
+            return _deleted(image, answer)
+        case ApiKey.CREATE_PARTITIONS:
+            return _grown(image, request, answer)
+        case _:
+            return True
+
+
+def _created(image: Image, request: CreateTopicsRequest, answer: CreateTopicsResponse) -> bool:
+    created = [each.name for each in answer.topics if not each.error_code and not request.validate_only]
+    return all(name in image.topics.by_name for name in created)
+
+
+def _deleted(image: Image, answer: DeleteTopicsResponse) -> bool:
+    gone = [each.topic_id for each in answer.responses if not each.error_code]
+    # Before version 6 topics have no ids in the answer.
+    return not any(topic_id in image.topics.by_id for topic_id in gone if topic_id != ZERO_UUID)
+
+
+def _grown(image: Image, request: CreatePartitionsRequest, answer: CreatePartitionsResponse) -> bool:
+    known = image.topics.by_name
+    refused = [each.name for each in answer.results if each.error_code]
+    return request.validate_only or all(
+        each.name in refused or each.name not in known or len(known[each.name].partitions) >= each.count
+        for each in request.topics
+    )
 
 
 # --- who asked, and from where ----------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from odradek.server.authorizer import require
 from odradek.server.context import Context, ForwardedContext
 from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.forwarding import address_of, principal_of
-from odradek.server.refusals import refusal
 from odradek.server.routes import Role, route_of, serves
 
 
@@ -51,6 +50,8 @@ async def _answer(endpoint: Endpoint, ctx: Context, request: Message, key: ApiKe
         answer = await endpoint.handle(ctx, request)
     except KafkaError as refused:
         if endpoint.error_answer is None:
+            from odradek.server.refusals import refusal
+
             return refusal(request, refused)
         return endpoint.error_answer(refused.code, str(refused))
     assert answer is not None, f"{key.name} has no answer"
