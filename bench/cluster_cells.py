@@ -138,7 +138,7 @@ def _node_start(stage: Stage) -> Metrics:
     wait_for_brokers(cluster.server(controller), len(cluster.servers) - 1, time.monotonic() + 30)
     started = time.monotonic()
     server.spawn()
-    wait_for_brokers(cluster.server(controller), len(cluster.servers), started + 90)
+    wait_for_brokers(server, len(cluster.servers), started + 90)
     registered = time.monotonic()
     live = wait_for_leaders(
         cluster.servers, stage.topics, partitions=stage.setting.partitions, deadline=registered + 120

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -222,20 +223,32 @@ def wait_for_leaders(servers: Sequence[Server], topics: Sequence[str], *, partit
     by_id = {server.seat.node_id: server for server in servers}
     answered: set[tuple[str, int]] = set()
     while time.monotonic() < deadline:
-        with wire.Connection(servers[0].port, timeout_s=30) as connection:
-            found = wire.partition_states(connection, topics)
-        waiting: dict[tuple[int, str], list[int]] = {}
-        for (topic, partition), state in found.items():
-            if state.leader in by_id and (topic, partition) not in answered:
-                waiting.setdefault((state.leader, topic), []).append(partition)
-        for (leader, topic), indexes in waiting.items():
-            with wire.Connection(by_id[leader].port, timeout_s=30) as connection:
-                answers = wire.list_offsets(connection, topic, indexes, wire.LATEST)
-            answered |= {(topic, partition) for partition, error, _ in answers if not error}
+        # A node may be named a moment before it answers, or be asked a moment before it ends.
+        with suppress(OSError, wire.ConnectionClosed):
+            answered |= _answering(servers[0], by_id, topics, answered)
         if len(answered) == partitions:
             return time.monotonic()
         time.sleep(POLL_S)
     raise RuntimeError(f"{partitions - len(answered)} of {partitions} partitions have no leader that answers")
+
+
+def _answering(
+    asked: Server, by_id: dict[int, Server], topics: Sequence[str], known: set[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Those partitions, beyond the known ones, that answer ListOffsets at the leader that the first node names."""
+    with wire.Connection(asked.port, timeout_s=30) as connection:
+        states = wire.partition_states(connection, topics)
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    for (topic, partition), state in states.items():
+        if state.leader in by_id and (topic, partition) not in known:
+            by_leader.setdefault(state.leader, {}).setdefault(topic, []).append(partition)
+    found = set()
+    for leader, indexes in by_leader.items():
+        with wire.Connection(by_id[leader].port, timeout_s=30) as connection:
+            for topic, partitions in indexes.items():
+                answers = wire.list_offsets(connection, topic, partitions, wire.LATEST)
+                found |= {(topic, partition) for partition, error, _ in answers if not error}
+    return found
 
 
 def wait_for_replicas(server: Server, topics: Sequence[str], deadline: float) -> None:

@@ -147,13 +147,13 @@ until one of the two other nodes has answered an IncrementalAlterConfigs, both b
 to is read from the voters' `quorum-state` files: to notice (a file changes), to elect (a file names another leader),
 to answer. Partitions have one replica there, spread over all nodes. `memory` is the growth of the largest node's
 resident memory, divided by the partitions of the cluster and by those it hosts; `idle-cpu` is the busiest node's.
-`node-start` runs from the start of a process that was stopped cleanly until the controller's Metadata names it, and
-then until every partition of the cluster answers ListOffsets. `replicated` is acks=all, three replicas,
+`node-start` runs from the start of a process that was stopped cleanly until its own Metadata names all brokers, and
+until every partition of the cluster answers ListOffsets. `replicated` is acks=all, three replicas,
 min.insync.replicas=2, the CPU of all nodes. `gap` is the longest time between two acknowledgements in a stream of
 acks=all records when the leader is lost; without `rdkafka` the client tries again at once, so that only the cluster's
 own part is left. `leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a survivor.
-`scale-out` sends the same frames (64 KB batches, one replica) to 1, 2 and 3 brokers; `held`: each broker may use 15 %
-of a core."""
+`scale-out` sends the same frames (64 KB batches, one replica) to 1, 2 and 3 brokers, each of which may use 15 % of a
+core, so that the clients always keep it busy."""
 
 
 def _cluster_section(name: str) -> str:
