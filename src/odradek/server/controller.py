@@ -259,6 +259,8 @@ class Controller:
         answer = unchanged(self._quorum.image, request, sessions=self._sessions, registered_at=registered_at)
         if answer is not None:
             return answer
+        if request.want_shut_down:
+            self._note_who_has_fetched()
         answer = await self._queue.submit(
             lambda image, at: broker_heartbeat(
                 image, request, sessions=self._sessions, rules=self._rules(image), registered_at=registered_at
@@ -269,6 +271,14 @@ class Controller:
         elif request.want_shut_down:
             self._sessions.shut_down_after(broker_id, self._quorum.image.provenance.offset)
         return answer
+
+    def _note_who_has_fetched(self) -> None:
+        """Brokers fetch the log much more often than they send heartbeats: one that wants to stop need not wait."""
+        progress = self._quorum.raft.progress
+        if progress is not None:
+            for replica in (*progress.voters, *progress.observers(self._world.clock.monotonic_ms())):
+                self._sessions.reached(replica.key.node_id, Offset(replica.end_offset - 1))
+        self._sessions.reached(self._node_id, self._quorum.image.provenance.offset)
 
     def heartbeats_on(self, request: BrokerHeartbeatRequest, connection: object) -> bool:
         """Remember on which connection a broker speaks; True for one that is new, whose loss must be told here."""

@@ -138,10 +138,12 @@ def test_an_id_is_free_once_its_broker_has_stopped_in_order() -> None:
     watched = Watched()
 
     async def story() -> None:
+        await watched.machine.register(3)
+        await watched.machine.heartbeat(3)
         assert not (await watched.machine.heartbeat(2, want_shut_down=True)).should_shut_down
         assert watched.partition.leader == 1
         assert not (await watched.machine.heartbeat(2, want_shut_down=True)).should_shut_down
-        await watched.machine.heartbeat(1)
+        await watched.machine.heartbeat(3)
         assert (await watched.machine.heartbeat(2, want_shut_down=True)).should_shut_down
         assert watched.is_fenced(2)
         await watched.machine.register(2)

@@ -50,10 +50,10 @@ class BrokerSessions:
         session.has_spoken = True
 
     def reached(self, broker_id: NodeId, offset: Offset) -> None:
-        """How much of the metadata log the broker has replayed."""
+        """How much of the metadata log the broker has."""
         session = self._sessions.get(broker_id)
         if session is not None:
-            session.metadata_offset = offset
+            session.metadata_offset = max(session.metadata_offset, offset)
 
     def end(self, broker_id: NodeId) -> None:
         """The broker has said that it stops, or is known to be dead: its id is free."""
@@ -96,7 +96,7 @@ class BrokerSessions:
             session.shutdown_offset = offset
 
     def all_reached(self, offset: Offset, active: Iterable[BrokerRegistration]) -> bool:
-        """Whether every active broker that is not about to stop itself has replayed the log up to that offset."""
+        """Whether every active broker that is not about to stop itself has the log up to that offset."""
         for broker in active:
             session = self._sessions.get(broker.broker_id)
             if session is None or session.broker_epoch != broker.broker_epoch:
