@@ -173,9 +173,7 @@ class MetadataFollower:
         connection = self._peers.connected(address)
         if connection is not None:
             return connection
-        connecting = asyncio.ensure_future(
-            self._peers.connect(address, timeout_ms=self.longest_silence_ms)
-        )
+        connecting = asyncio.ensure_future(self._peers.connect(address, timeout_ms=self.longest_silence_ms))
         either: list[asyncio.Future[Any]] = [connecting, changed]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from odradek import __version__
 from odradek.client.connection import Connection
 from odradek.client.errors import ConnectionLost
-from odradek.client.link import SOFTWARE
 from odradek.ports import Network
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode
@@ -77,7 +77,7 @@ def version_for(connection: Connection, request: type[Message]) -> int:
 
 
 async def _learn_versions(connection: Connection, timeout_ms: int) -> dict[int, tuple[int, int]]:
-    request = ApiVersionsRequest(**SOFTWARE)
+    request = ApiVersionsRequest(client_software_name="odradek", client_software_version=__version__)
     response = await connection.ask(request, ApiVersionsResponse, request.max_stable_version, timeout_ms=timeout_ms)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ids import NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
@@ -34,12 +34,14 @@ from odradek.protocol.messages.control_records import KRaftVersionRecord, Voters
 from odradek.protocol.messages.vote import VoteRequest
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.record import Record
-from odradek.server.metadata_follower import MetadataFollower
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
 from odradek.server.replay import Replay, SnapshotSettings, Written, not_controller
-from odradek.server.voter_changes import VoterChanges
 from odradek.values import replace, value
+
+if TYPE_CHECKING:
+    from odradek.server.metadata_follower import MetadataFollower
+    from odradek.server.voter_changes import VoterChanges
 
 __all__ = ["BadMetadataLog", "Quorum", "QuorumSettings"]
 
@@ -129,9 +131,10 @@ class Quorum:
         self._replay.on_applied = self._maybe_activate
         self.turn = asyncio.Lock()
         """Events reach the core one after another: the next one when what the last one asked for is done."""
-        self._peers = Peers(world.network, client_id=f"raft-client-{me.node_id}")
-        self._follower = MetadataFollower(self, world, bootstrap_servers)
-        self.voter_changes = VoterChanges(world, self)
+        self._bootstrap_servers = bootstrap_servers
+        self._peers: Peers | None = None
+        self._follower: MetadataFollower | None = None
+        self._voter_changes: VoterChanges | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -243,7 +246,6 @@ class Quorum:
         else:
             async with self.turn:
                 await self.carry_out()
-        self.spawn(self._follower.run())
 
     def _load(self, *, clean: bool) -> None:
         self._replay.load(self.log.open(clean=clean))
@@ -354,6 +356,8 @@ class Quorum:
         address = (send.to.host, send.to.port)
         timeout_ms = self.settings.request_timeout_ms
         try:
+            if self._peers is None:
+                self._peers = Peers(self._world.network, client_id=f"raft-client-{self._me.node_id}")
             connection = await self._peers.connect(address, timeout_ms=timeout_ms)
             version = version_for(connection, type(send.request))
             if version < _PRE_VOTE_VERSION and _is_pre_vote(send.request):
@@ -413,6 +417,7 @@ class Quorum:
             self.on_leadership(None)
         if not raft.is_leader:
             self._replay.forget_written()
+            self._start_following()
         standing = (raft.epoch, raft.leader_id, raft.leader_address)
         if standing != self._told:
             if standing[:2] != self._told[:2]:
@@ -423,6 +428,23 @@ class Quorum:
             if self._changed is not None and not self._changed.done():
                 self._changed.set_result(None)
             self.on_leader()
+
+    def _start_following(self) -> None:
+        """From the first time there is somebody else to follow: a lone node spares itself what that needs."""
+        if self._follower is None and not self._closed:
+            from odradek.server.metadata_follower import MetadataFollower
+
+            self._follower = MetadataFollower(self, self._world, self._bootstrap_servers)
+            self.spawn(self._follower.run())
+
+    @property
+    def voter_changes(self) -> VoterChanges:
+        """What a leader does to change the voters."""
+        if self._voter_changes is None:
+            from odradek.server.voter_changes import VoterChanges
+
+            self._voter_changes = VoterChanges(self._world, self)
+        return self._voter_changes
 
     def leader_changed(self) -> asyncio.Future[None]:
         """Done when leader, epoch or address is another than now."""
@@ -658,9 +680,9 @@ class Quorum:
                 task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-        self._peers.close()
-        self._follower.close()
-        self.voter_changes.close()
+        for connected in (self._peers, self._follower, self._voter_changes):
+            if connected is not None:
+                connected.close()
         self.wake()
         await self._replay.close()
         self.log.close()
