@@ -41,13 +41,13 @@ from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
 from odradek.server.latency import Latencies
-from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, Self
+from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
 from odradek.server.metadata_answers import MetadataAnswers
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.producer_ids import ProducerIds
 from odradek.server.purgatory import Purgatory
-from odradek.server.quorum import Quorum, QuorumSettings
+from odradek.server.quorum import BadMetadataLog, Quorum, QuorumSettings
 from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role
@@ -245,7 +245,8 @@ class Node:
         """A broken invariant or a metadata log that cannot be written: better down than wrong."""
         if self.failed is None:
             self.failed = failure
-            log.critical("The node cannot go on", exc_info=failure)
+            told = isinstance(failure, BadMetadataLog | RegistrationRefused)  # Their messages are for a person.
+            log.critical("The node cannot go on: %s", failure, exc_info=None if told else failure)
             self.on_failure(failure)
 
     # Starting, step by step.
