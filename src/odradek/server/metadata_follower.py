@@ -22,6 +22,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import fetch
 from odradek.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.peers import Peers, version_for
 from odradek.server.voter_place import VoterPlace
 from odradek.storage.leader_epochs import EpochEnd
@@ -50,6 +51,8 @@ class MetadataFollower:
         self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
         self._place = VoterPlace(quorum, world)
         self._tried = 0
+        self._strangers: dict[Address, None] = {}
+        """Who has said that this node is of another cluster, since somebody said something else."""
         self._failures = 0
         self._shunned_until_ms = 0
         """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
@@ -105,18 +108,22 @@ class MetadataFollower:
         follows = raft.role in (Role.FOLLOWER, Role.PROSPECTIVE) and raft.leader_address is not None
         if follows and (raft.is_voter or not shunned):
             return raft.leader_address
-        known = [(voter.host, voter.port) for voter in raft.membership.voters if voter.node_id != raft.me.node_id]
-        known += [server for server in self._bootstrap_servers if server not in known]
-        if raft.leader_address is not None and raft.leader_address not in known:
-            known.append(raft.leader_address)
-        skipped = [(raft.me.host, raft.me.port)]
-        if shunned and raft.leader_address is not None:
-            skipped.append(raft.leader_address)
-        known = [address for address in known if address not in skipped]
+        known = self._known()
+        if shunned:
+            known = [address for address in known if address != raft.leader_address]
         if not known:
             return None
         self._tried += 1
         return known[self._tried % len(known)]
+
+    def _known(self) -> list[Address]:
+        """Everybody who may know the leader."""
+        raft = self._quorum.raft
+        known = [(voter.host, voter.port) for voter in raft.membership.voters if voter.node_id != raft.me.node_id]
+        known += [server for server in self._bootstrap_servers if server not in known]
+        if raft.leader_address is not None and raft.leader_address not in known:
+            known.append(raft.leader_address)
+        return [address for address in known if address != (raft.me.host, raft.me.port)]
 
     async def _pause(self) -> None:
         """Wait a little before the next try, the longer the more have failed; less if the leader changes."""
@@ -207,7 +214,10 @@ class MetadataFollower:
         quorum, raft = self._quorum, self._quorum.raft
         if response.error_code:
             self._complain("%s:%d answers: %s", *address, ErrorCode(response.error_code).name)
+            if response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._note_stranger(address)
             return False
+        self._strangers.clear()
         partition = wire.only_partition(response.responses)
         if partition is None:
             self._complain("%s:%d answers for another partition", *address)
@@ -231,6 +241,21 @@ class MetadataFollower:
                 return True
             wanted = SnapshotId(Offset(partition.snapshot_id.end_offset), LeaderEpoch(partition.snapshot_id.epoch))
         return await self._load_snapshot(address, wanted)
+
+    def _note_stranger(self, address: Address) -> None:
+        """A node that nobody knows, and that has never followed anybody, stands in the wrong cluster: it should say so.
+
+        One peer alone may be the one that is wrong, unless there is no other.
+        """
+        quorum = self._quorum
+        self._strangers[address] = None
+        if quorum.raft.high_watermark < 0 and len(self._strangers) >= min(2, len(self._known())):
+            quorum.on_failure(
+                BadMetadataLog(
+                    f"This node's directories belong to cluster {quorum.cluster_id}, and {address[0]}:{address[1]} is of "
+                    "another one (INCONSISTENT_CLUSTER_ID)."
+                )
+            )
 
     # Snapshots.
 

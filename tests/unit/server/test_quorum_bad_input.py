@@ -184,6 +184,9 @@ def test_a_voter_of_another_cluster_says_so_and_changes_nothing(caplog: pytest.L
         assert leader.quorum.is_active
         assert rig.seats[2].quorum.image.features.metadata_version == 0
         assert "INCONSISTENT_CLUSTER_ID" in caplog.text
+        (failure,) = rig.seats[2].failures[:1]
+        assert "belong to cluster elsewhere" in str(failure)
+        assert rig.seats[0].failures == rig.seats[1].failures == []
 
     rig.run(test)
 
