@@ -252,8 +252,8 @@ class MetadataFollower:
         if quorum.raft.high_watermark < 0 and len(self._strangers) >= min(2, len(self._known())):
             quorum.on_failure(
                 BadMetadataLog(
-                    f"This node's directories belong to cluster {quorum.cluster_id}, and {address[0]}:{address[1]} is of "
-                    "another one (INCONSISTENT_CLUSTER_ID)."
+                    f"This node's directories belong to cluster {quorum.cluster_id}, and {address[0]}:{address[1]} is "
+                    "of another one (INCONSISTENT_CLUSTER_ID)."
                 )
             )
 
