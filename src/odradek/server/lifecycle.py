@@ -18,7 +18,7 @@ from odradek.metadata.features import (
     supports_cordoned_directories,
 )
 from odradek.metadata.image import Image
-from odradek.metadata.image.cluster import Endpoint, FeatureRange
+from odradek.metadata.image.cluster import ClusterImage, Endpoint, FeatureRange
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import broker_registration, controller_registration
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -95,6 +95,7 @@ class BrokerLifecycle:
         self._let_go: asyncio.Future[None] | None = None
         self._answered_ms = 0
         self._complained = False
+        self._cluster: ClusterImage | None = None
         self.broker_epoch = -1
         """Of this life; -1 until the broker is registered."""
         self.fenced = True
@@ -151,6 +152,15 @@ class BrokerLifecycle:
         """Tell the controller which log directories do not serve any more, so that others lead what was in them."""
         self._offline = tuple(offline)
         self._beat_now()
+
+    def learn(self, image: Image) -> None:
+        """Tell the controller at once how far this broker is when another one leaves: that one waits to be let go."""
+        if image.cluster is self._cluster:
+            return
+        self._cluster = image.cluster
+        brokers = image.cluster.brokers.values()
+        if any(each.in_controlled_shutdown and not each.fenced and each.broker_id != self._node_id for each in brokers):
+            self._beat_now()
 
     def _beat_now(self) -> None:
         if self._wake is not None:

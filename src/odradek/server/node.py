@@ -395,6 +395,7 @@ class Node:
             await self._carry_out(image, changes)
             self.coordinators.apply(image, changes)
             self._tell_directories(changes.topics.created)
+            self.lifecycle.learn(image)
         if self._registrar is not None:
             self._registrar.apply(image)
         if self._next_image is not None and not self._next_image.done():

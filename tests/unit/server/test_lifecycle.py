@@ -184,6 +184,26 @@ def test_a_broker_leaves_when_it_is_let_go() -> None:
     play(test)
 
 
+def test_a_broker_says_how_far_it_is_when_another_leaves() -> None:
+    async def test(controllers: Controllers) -> None:
+        scripted = Scripted(controllers)
+        await scripted.lifecycle.register(ME)
+        await scripted.lifecycle.unfence()
+        before = len(scripted.beats)
+        scripted.image = cluster(broker(1), broker(2))
+        scripted.lifecycle.learn(scripted.image)
+        await asyncio.sleep(0.1)
+        assert len(scripted.beats) == before
+        scripted.image = cluster(broker(1), broker(2, shutting_down=True))
+        for _ in range(3):
+            scripted.lifecycle.learn(scripted.image)
+            await asyncio.sleep(0.1)
+        assert len(scripted.beats) == before + 1
+        await scripted.lifecycle.close()
+
+    play(test)
+
+
 def test_a_broker_that_no_controller_hears_leaves_anyway() -> None:
     async def test(controllers: Controllers) -> None:
         scripted = Scripted(controllers)
