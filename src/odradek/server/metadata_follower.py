@@ -38,6 +38,9 @@ MAX_SNAPSHOT_BYTES = 1 << 31
 """More than any image; a leader that claims more is not believed."""
 
 _LONGEST_PAUSE_MS = 200
+_USUAL_ELECTIONS = 3
+"""So many within five fetch timeouts are nothing out of the ordinary: a start, a crash and another one."""
+_MOST_ELECTIONS = 20
 _COMPLAINTS_EVERY_MS = 10_000
 
 
@@ -51,6 +54,8 @@ class MetadataFollower:
         self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
         self._place = VoterPlace(quorum, world)
         self._tried = 0
+        self._elections_ms: list[int] = []
+        """When the newest of them began, as far as this node has noticed."""
         self._strangers: dict[Address, None] = {}
         """Who has said that this node is of another cluster, since somebody said something else."""
         self._failures = 0
@@ -101,6 +106,8 @@ class MetadataFollower:
         """The leader, if one is known and can be reached; else everybody who may know, by turns."""
         raft = self._quorum.raft
         if (raft.epoch, raft.leader_id) != self._followed:
+            if raft.epoch != self._followed[0]:
+                self._note_election()
             self._followed = (raft.epoch, raft.leader_id)
             self._failures = 0
             self._shunned_until_ms = 0
@@ -172,8 +179,19 @@ class MetadataFollower:
 
     @property
     def longest_silence_ms(self) -> int:
-        """After which the leader is doubted."""
-        return 2 * self.longest_wait_ms
+        """After which the leader is doubted: longer while elections follow each other closely.
+
+        Where every machine is too busy to answer in time, another leader is no better than the one there is.
+        """
+        usual_ms = 2 * self.longest_wait_ms
+        many = max(len(self._elections_ms) - _USUAL_ELECTIONS, 0)
+        return min(usual_ms << min(many, 10), max(self._quorum.settings.fetch_timeout_ms, usual_ms))
+
+    def _note_election(self) -> None:
+        now_ms = self._world.clock.monotonic_ms()
+        since_ms = now_ms - 5 * self._quorum.settings.fetch_timeout_ms
+        self._elections_ms = [at_ms for at_ms in self._elections_ms if at_ms >= since_ms][-_MOST_ELECTIONS:]
+        self._elections_ms.append(now_ms)
 
     async def _connect(self, address: Address, changed: asyncio.Future[None]) -> Connection | None:
         """The connection; None if another leader is known before it is made: one that is silent takes connections."""

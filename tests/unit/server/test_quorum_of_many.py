@@ -128,3 +128,24 @@ def test_a_follower_on_a_full_disk_waits_for_space() -> None:
         assert full.failures == []
 
     rig.run(test)
+
+
+def test_leaders_that_are_slow_one_after_another_are_given_more_time() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        epochs = [leader.quorum.epoch]
+        for _ in range(12):
+            assert leader.life is not None
+            leader.life.held = []
+            await asyncio.sleep(0.8)
+            rig.loop.go_on(leader.life)
+            leader = await rig.active()
+            await asyncio.sleep(0.3)
+            epochs.append(leader.quorum.epoch)
+        assert len(set(epochs[-4:])) == 1, epochs
+
+    rig.run(test)
