@@ -62,8 +62,9 @@ def test_an_id_that_is_taken_is_refused_and_the_first_goes_on(
 
 def test_a_node_of_another_cluster_is_refused(cluster: RunningCluster, process: NodeProcess, tmp_path: Path) -> None:
     give_directories(tmp_path, cluster_id="AAAAAAAAAAAAAAAAAAAAAA", node_id=7)
-    process.begin([str(newcomer(cluster, tmp_path, node_id="7", initial_broker_registration_timeout_ms="5000"))])
-    assert process.wait_until_ended(30) == 1
+    process.begin([str(newcomer(cluster, tmp_path, node_id="7"))])
+    assert process.wait_until_ended(30) == 1, "long before its registration would time out"
+    assert "belong to cluster AAAAAAAAAAAAAAAAAAAAAA" in process.output()
     assert "INCONSISTENT_CLUSTER_ID" in process.output()
     assert "Traceback" not in process.output()
     create_topic(cluster.nodes[1], "after-stranger")
