@@ -96,6 +96,8 @@ class Fetcher:
         self._plan: FetchPlan[Key] = FetchPlan()
         self._followed: dict[Key, Followed] = {}
         self._serial = 0
+        self._session_since = 0
+        """The request that asked for the present session: what answers an earlier one speaks of another."""
         self._connections: list[Connection] = []
         """The one in use first; the second for what cannot wait behind it."""
         self._nudged: asyncio.Future[None] | None = None
@@ -223,7 +225,10 @@ class Fetcher:
                     replica_directory_id=followed.hosted.directory.directory_id,
                 )
             )
-        return self._serial, planned.session_epoch == FULL_EPOCH, request
+        full = planned.session_epoch == FULL_EPOCH
+        if full:
+            self._session_since = self._serial
+        return self._serial, full, request
 
     # Answers.
 
@@ -243,7 +248,8 @@ class Fetcher:
     def _handle(self, response: FetchResponse, serial: int, *, full: bool) -> None:
         if response.error_code:
             if response.error_code in _SESSION_ERRORS:
-                self._plan.lost()
+                if serial >= self._session_since:
+                    self._plan.lost()
                 return
             raise KafkaError(ErrorCode(response.error_code))
         if full:

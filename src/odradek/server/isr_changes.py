@@ -122,9 +122,12 @@ class IsrChanges:
         partition = hosted.partition
         if answer.error_code == ErrorCode.NONE:
             isr = tuple(map(NodeId, answer.isr))
-            self.expands += len(isr) > len(partition.state.isr)
-            self.shrinks += len(isr) < len(partition.state.isr)
-            log.info("In sync for %s: %s", hosted, list(isr))
+            if len(isr) < len(partition.state.isr):
+                self.shrinks += 1
+                log.info("Fewer are in sync for %s: %s", hosted, list(isr))
+            else:
+                self.expands += 1
+                log.info("More are in sync for %s: %s", hosted, list(isr))
             moved = partition.isr_agreed(
                 proposal,
                 leader_epoch=answer.leader_epoch,

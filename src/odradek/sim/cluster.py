@@ -43,6 +43,9 @@ PROPERTIES = {
 TELLING = {
     "Fetching the metadata snapshot ": "snapshot fetched",
     "Truncating the metadata log to offset ": "truncation after divergence",
+    "Cut ": "follower cut its log",
+    "More are in sync for ": "ISR grew",
+    "Fewer are in sync for ": "ISR shrank",
 }
 """What log lines begin with that tell of a state, and which."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from odradek.ids import ZERO_UUID
 from odradek.protocol.errors import ErrorCode
@@ -33,8 +34,8 @@ SESSIONLESS = -1
 class Reader(Client):
     """Knows how to ask for bounds and how to read a stretch of a log."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        super().__init__(cluster, name)
+    def __init__(self, cluster: Cluster, name: str, *, partitions: Sequence[Partition] = PARTITIONS) -> None:
+        super().__init__(cluster, name, partitions=partitions)
         self._version = self.draw.choice(FETCH_VERSIONS)
         self._final = False
         self._session_id = 0
@@ -130,9 +131,9 @@ class Reader(Client):
 class Consumer(Reader):
     """Follows all partitions, and finds its place again when the log moved under it."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        super().__init__(cluster, name)
-        self._offsets = dict.fromkeys(PARTITIONS, 0)
+    def __init__(self, cluster: Cluster, name: str, *, partitions: Sequence[Partition] = PARTITIONS) -> None:
+        super().__init__(cluster, name, partitions=partitions)
+        self._offsets = dict.fromkeys(partitions, 0)
         if self._version >= SESSIONS_SINCE and self.draw.random() < 0.7:
             self.begin_session()
 
@@ -161,7 +162,7 @@ class Observer(Reader):
 
     async def _observe(self) -> None:
         while True:
-            found = await self.bounds(self.draw.choice(PARTITIONS))
+            found = await self.bounds(self.draw.choice(self.partitions))
             if self.draw.random() < 0.05:
                 await self._delete_records(found)
             await asyncio.sleep(self.draw.random() * 0.5)
@@ -181,12 +182,12 @@ class Observer(Reader):
 class FinalReader(Reader):
     """Reads everything that is there, once nothing more goes wrong."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, "final")
+    def __init__(self, cluster: Cluster, *, partitions: Sequence[Partition] = PARTITIONS) -> None:
+        super().__init__(cluster, "final", partitions=partitions)
         self._final = True
 
     async def run(self) -> None:
-        for partition in PARTITIONS:
+        for partition in self.partitions:
             await self.persist(lambda partition=partition: self._read(partition))  # type: ignore[misc]
 
     async def _read(self, partition: Partition) -> None:

@@ -284,12 +284,35 @@ class QuorumSettled:
     answers: bool
 
 
+@value
+class WatermarkSeen:
+    """Where the high watermark of a partition was on the node that leads it."""
+
+    node: str
+    life: int
+    partition: Partition
+    leader_epoch: int
+    high_watermark: int
+
+
+@value
+class ReplicaHolds:
+    """What a replica holds below its high watermark, once all have caught up."""
+
+    node: str
+    partition: Partition
+    log_start_offset: int
+    high_watermark: int
+    records: tuple[tuple[int, bytes], ...]
+
+
+ReplicaEvent: TypeAlias = WatermarkSeen | ReplicaHolds
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
 QuorumEvent: TypeAlias = (
     LeaderKnown | Promised | Committed | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
-Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent
+Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
 
 
 class History:

@@ -44,8 +44,10 @@ class Batch:
 class Producer(Client):
     """Idempotent, acks=all, up to five batches in flight; what was not acknowledged is sent again in order."""
 
-    def __init__(self, cluster: Cluster, name: str, batches: int) -> None:
-        super().__init__(cluster, name)
+    def __init__(
+        self, cluster: Cluster, name: str, batches: int, *, partitions: Sequence[Partition] = PARTITIONS
+    ) -> None:
+        super().__init__(cluster, name, partitions=partitions)
         self._left = batches
         self._version = self.draw.choice(PRODUCE_VERSIONS)
         self._producer_id = -1
@@ -53,6 +55,8 @@ class Producer(Client):
         self._sequences: dict[Partition, int] = {}
         self._numbers: dict[Partition, int] = {}
         self._unacknowledged: list[Batch] = []
+        self.is_known = False
+        """Whether anything was acknowledged under this producer id."""
 
     async def run(self) -> None:
         await self.persist(self._produce)
@@ -64,13 +68,19 @@ class Producer(Client):
             await self._identify()
         in_flight = deque(([batch], self._send([batch])) for batch in self._unacknowledged)
         while self._left or in_flight:
-            while self._left and len(in_flight) < self.draw.randrange(1, MAX_IN_FLIGHT + 1):
+            while self._left and len(in_flight) < self.in_flight_at_most():
                 batches = self._next_batches()
                 in_flight.append((batches, self._send(batches)))
             batches, answer = in_flight.popleft()
             self._hear(batches, await self.wait(answer))
             if self.draw.random() < 0.7:
                 await asyncio.sleep(self.draw.random() * 0.2)
+
+    def refused(self, error: ErrorCode) -> None:
+        """For those who want to know."""
+
+    def in_flight_at_most(self) -> int:
+        return self.draw.randrange(1, MAX_IN_FLIGHT + 1)
 
     async def _identify(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -83,7 +93,7 @@ class Producer(Client):
     def _next_batches(self) -> list[Batch]:
         """What goes into one request: mostly one batch, now and then one for each of several partitions."""
         self._left -= 1
-        partitions = self.draw.sample(PARTITIONS, self.draw.choice((1, 1, 1, 2, 3)))
+        partitions = self.draw.sample(self.partitions, min(self.draw.choice((1, 1, 1, 2, 3)), len(self.partitions)))
         return [self._next_batch(partition) for partition in partitions]
 
     def _next_batch(self, partition: Partition) -> Batch:
@@ -151,15 +161,18 @@ class Producer(Client):
         for batch, answer in zip(batches, _partitions(response), strict=True):
             error = ErrorCode(answer.error_code)
             if error in _IS_THERE:
+                self.is_known = True
                 self._unacknowledged.remove(batch)
                 continue
             failed = True
+            self.refused(error)
             self.cluster.trace.note(self.name, f"{batch.partition} {error.name}")
             if error in _LOST_STATE:
                 # Whether batches in flight were written is unknown, so none of them may be sent under another id.
                 self.cluster.history.add(Rejected(self.name, batch.partition, error.name, batch.records))
                 self._unacknowledged.clear()
                 self._producer_id = -1
+                self.is_known = False
                 break
         if failed:
             raise TryAgain

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+from collections.abc import Mapping, Sequence
 
 from odradek.ids import NodeId, Uuid
 from odradek.metadata.raft.voters import Voter
@@ -127,11 +128,21 @@ def members(shape: Shape) -> list[Member]:
 class QuorumCluster(Cluster):
     """Machines formatted as a cluster's, with probes on their nodes."""
 
-    def __init__(self, seed: int, history: History) -> None:
+    def __init__(
+        self,
+        seed: int,
+        history: History,
+        *,
+        shapes: Sequence[Shape] = SHAPES,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`properties` are those of all nodes, beside what they need to be a cluster."""
         draw = random.Random(f"{seed}/shape")
-        self.shape = draw.choice(SHAPES)
+        self.shape = draw.choice(shapes)
         self.members = {member.name: member for member in members(self.shape)}
-        super().__init__(seed, history, machines=_properties(self.shape, list(self.members.values()), draw))
+        machines = _properties(self.shape, list(self.members.values()), draw)
+        machines = {name: own | dict(properties or {}) for name, own in machines.items()}
+        super().__init__(seed, history, machines=machines)
         voters = _voters(list(self.members.values()), self.draw("directory ids")) if self.shape.dynamic else None
         self.internet.whole = 0.95  # Frames in pieces are met often enough, and cost as much as whole ones.
         self.controllers: dict[int, Controller] = {}
@@ -192,6 +203,11 @@ def _properties(shape: Shape, nodes: list[Member], draw: random.Random) -> dict[
     """What nodes wait for is shortened, and limits are small, so that a minute has more to offer."""
     shared = HASTE | {
         "log.dirs": "/data",
+        "log.retention.check.interval.ms": "5000",
+        "log.flush.scheduler.interval.ms": "5000",
+        "log.flush.offset.checkpoint.interval.ms": "10000",
+        "log.flush.start.offset.checkpoint.interval.ms": "10000",
+        "replica.high.watermark.checkpoint.interval.ms": "5000",
         "controller.listener.names": "CONTROLLER",
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",

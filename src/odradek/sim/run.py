@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from odradek.sim import checkers, groups, quorum
+from odradek.sim import checkers, groups, quorum, replication
 from odradek.sim.cluster import Cluster, TraceLog
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
@@ -50,6 +50,8 @@ STATES = (
 """What a set of seeds must have met to prove anything about a node and its logs."""
 
 DEADLINE_S = 300.0
+RARELY = (50_000, 20, 100)
+"""How often garbage is collected in a run: it makes much, and little of it in cycles."""
 
 
 @value
@@ -105,6 +107,8 @@ def play(
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*RARELY)
     try:
         running = _SCENARIOS[scenario](cluster, power=power)
         broken = _run(cluster, running, deadline_s=deadline_s)
@@ -114,6 +118,7 @@ def play(
         logger.propagate = propagate
         cluster.abandon()
         cluster.loop.close()
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
     broken += cluster.loop.failures
     if not broken:
@@ -134,6 +139,8 @@ def play(
 def _cluster(seed: int, scenario: str, make_node: MakeNode, *, power: bool) -> Cluster:
     if scenario == "quorum":
         return quorum.QuorumCluster(seed, History(()))
+    if scenario == "replication":
+        return replication.ReplicationCluster(seed)
     if scenario == "groups":
         history = History(groups.durable_topics(power=power))
         return Cluster(seed, history, make_node, properties=groups.properties(power=power))
@@ -204,6 +211,7 @@ _SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "logs": _play_logs,
     "groups": groups.scenario,
     "quorum": quorum.scenario,
+    "replication": replication.scenario,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from odradek.ids import Uuid
@@ -66,9 +66,17 @@ class TryAgain(Exception):
 class Client:
     """A connection that is made again when it is lost."""
 
-    def __init__(self, cluster: Cluster, name: str, life: Life | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        life: Life | None = None,
+        *,
+        partitions: Sequence[Partition] = PARTITIONS,
+    ) -> None:
         self.cluster = cluster
         self.name = name
+        self.partitions = partitions
         self.draw: random.Random = cluster.draw(name)
         self.topic_ids: dict[str, Uuid] = {}
         self._network = cluster.client_network(name, life)
@@ -90,9 +98,7 @@ class Client:
         """Try until it works, on a new connection each time; the run's own deadline ends what never does."""
         while True:
             try:
-                self._connection = await ClientConnection.open(
-                    self._network, host=BROKER, port=PORT, client_id=self.name
-                )
+                self._connection = await self.connect(*await self.place())
                 await attempt()
                 return
             except (Disconnected, OSError, TimeoutError, TryAgain):
@@ -103,7 +109,16 @@ class Client:
                     self._connection = None
             await asyncio.sleep(0.01 + self.draw.random() * 0.2)
 
-    async def learn_topic_ids(self, names: Iterable[str] = TOPICS) -> None:
+    async def place(self) -> tuple[str, int]:
+        """Whom to connect to."""
+        return BROKER, PORT
+
+    async def connect(self, host: str, port: int) -> ClientConnection:
+        return await ClientConnection.open(self._network, host=host, port=port, client_id=self.name)
+
+    async def learn_topic_ids(self, names: Iterable[str] | None = None) -> None:
+        if names is None:
+            names = dict.fromkeys(partition.topic for partition in self.partitions)
         topics = [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self.ask(request, MetadataResponse, 12)

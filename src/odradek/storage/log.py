@@ -430,6 +430,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
         if offset >= self.log_end_offset:
+            # An epoch that began here and never got a record is not part of the history, or nobody could share it.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self._segments.first_offset:
             self.truncate_fully_and_start_at(offset)

@@ -12,6 +12,7 @@ from odradek.sim.checkers import (
     acknowledged_kept,
     answered_kept,
     committed_same,
+    ends_forward,
     epochs_forward,
     fenced_leads_nothing,
     log_end,
@@ -25,9 +26,11 @@ from odradek.sim.checkers import (
     producer_state,
     quorum_settles,
     rebalances_end,
+    replicas_same,
     same_record,
     seen_stays,
     unfenced_knows_itself,
+    watermark_forward,
 )
 from odradek.sim.history import History
 
@@ -51,6 +54,9 @@ ALL: tuple[Callable[[History], list[str]], ...] = (
     unfenced_knows_itself.check,
     producer_ids_once.check,
     quorum_settles.check,
+    watermark_forward.check,
+    ends_forward.check,
+    replicas_same.check,
 )
 
 
