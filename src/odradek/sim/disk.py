@@ -9,6 +9,7 @@ name: that is the directory's, as POSIX has it.
 from __future__ import annotations
 
 import errno
+import functools
 import posixpath
 import random
 from collections.abc import Callable, Iterator
@@ -302,8 +303,14 @@ class SimulatedDisk:
         return entry
 
     def _parent(self, path: str) -> tuple[Directory, str]:
+        self._life.check()
         *above, name = _names(path)
-        return self._directory("/".join(above)), name
+        at: Inode | Directory | None = self._device.root
+        for each in above:
+            at = at.entries.get(each) if isinstance(at, Directory) else None
+        if not isinstance(at, Directory):
+            raise _missing("/".join(above))
+        return at, name
 
 
 def _change(device: Device, path: str, inode: Inode, change: Change, life: Life) -> None:
@@ -339,10 +346,12 @@ def _walk(directory: Directory, path: str) -> Iterator[tuple[str, Inode | Direct
             yield f"{path}/{name}", entry
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+@functools.lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in posixpath.normpath(path).split("/") if name not in ("", "."))
 
 
+@functools.lru_cache(maxsize=4096)
 def _clean(path: str) -> str:
     return "/" + "/".join(_names(path))
 
