@@ -414,6 +414,22 @@ class Controller:
         return await self._queue.submit(lambda image, at: alter_scram_credentials(image, request))
 
     async def update_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
+        from odradek.metadata.controller.features import requested_kraft_version
+
+        level = requested_kraft_version(request)
+        if level is None or level <= self._quorum.kraft_version:
+            return await self._decide_features(request, api_version)
+        asked = type(request)(
+            timeout_ms=request.timeout_ms, feature_updates=request.feature_updates, validate_only=True
+        )
+        response = await self._decide_features(asked, api_version)
+        if response.error_code:
+            return response
+        # All or nothing: the quorum's own level is the part that may still be refused.
+        await self._quorum.voter_changes.raise_kraft_version(level, validate_only=request.validate_only)
+        return response if request.validate_only else await self._decide_features(request, api_version)
+
+    async def _decide_features(self, request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesResponse:
         from odradek.metadata.controller.features import update_features
 
         kraft_version = self._quorum.kraft_version

@@ -75,8 +75,8 @@ def _update(image: Image, update: FeatureUpdateKey, *, api_version: int, kraft_v
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {wrong}"
         )
-    if level == current:
-        return []
+    if level == current or name == KRAFT_VERSION:
+        return []  # kraft.version is the quorum's own, and stands in its control records.
     if name == METADATA_VERSION and level < current and changes_metadata(above=level, up_to=current):
         if kind == UpgradeType.UNSAFE_DOWNGRADE:
             why = "Unsafe metadata downgrade is not supported in this version."
@@ -142,8 +142,8 @@ def _wrong_with(image: Image, update: FeatureUpdateKey, kind: int, current: int)
         )
     if level > current and kind != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
-    if name == KRAFT_VERSION and level != current:
-        return "The way from a static to a dynamic quorum is not there yet."
+    if name == KRAFT_VERSION and level < current:
+        return "Voters that stand in the log cannot be made static again."
     return None
 
 
@@ -159,4 +159,12 @@ def _unsupported_by(image: Image, name: str, level: int) -> str | None:
             return f"{who} does not support this feature."
         if not there.minimum <= level <= there.maximum:
             return f"{who} only supports versions {there.minimum}-{there.maximum}"
+    return None
+
+
+def requested_kraft_version(request: UpdateFeaturesRequest) -> int | None:
+    """The level of kraft.version that is asked for, if one is."""
+    for update in request.feature_updates:
+        if update.feature == KRAFT_VERSION:
+            return update.max_version_level
     return None
