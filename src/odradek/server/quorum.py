@@ -526,10 +526,10 @@ class Quorum:
         self.wake()
         return base_offset
 
-    def append_voters(self, record: VotersRecord) -> Offset:
-        """Another voter set, as the active leader; it counts from now on. Where the record ends."""
+    def append_membership(self, records: Sequence[Message]) -> Offset:
+        """Another voter set, as the active leader; it counts from now on. Where the records end."""
         assert self.is_active
-        self._append_control([record])
+        self._append_control(records)
         self.spawn(self._sync_own())
         self._set_timer()
         self._note_busy()

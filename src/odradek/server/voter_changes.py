@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
-from odradek.ids import NodeId, Offset
+from odradek.ids import NO_EPOCH, NodeId, Offset
 from odradek.metadata.raft import reconfiguration
 from odradek.metadata.raft.control_records import voters_record
 from odradek.metadata.raft.voters import ReplicaKey, Voter
@@ -16,6 +16,7 @@ from odradek.ports import World
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.control_records import KRaftVersionRecord
 from odradek.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from odradek.server.peers import Peers
@@ -37,6 +38,8 @@ class VoterChanges:
         self._quorum = quorum
         self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
         self._pending = False
+        self._announced: dict[NodeId, Voter] = {}
+        self._announced_epoch = NO_EPOCH
 
     def close(self) -> None:
         self._peers.close()
@@ -109,6 +112,7 @@ class VoterChanges:
         )
         changed = replace(changed, kraft_versions=(versions.min_supported_version, versions.max_supported_version))
         if not raft.membership.is_dynamic:
+            self._note_static(changed)
             return
         self._begin()
         self._pending = False
@@ -117,6 +121,38 @@ class VoterChanges:
         if voters != raft.membership.voters:
             self._append(voters)
             log.info("Voter %s of the metadata quorum is at %s:%d now", changed.key, changed.host, changed.port)
+
+    async def raise_kraft_version(self, level: int, *, validate_only: bool) -> None:
+        """From static to dynamic voters: from then on they stand in the log. KafkaError if one was not heard of."""
+        await _apart(self._raise_kraft_version(level, validate_only=validate_only))
+
+    async def _raise_kraft_version(self, level: int, *, validate_only: bool) -> None:
+        quorum, raft = self._quorum, self._quorum.raft
+        reconfiguration.check_leads(raft, None, quorum.cluster_id)
+        voters = reconfiguration.voters_in_log(raft, self._static_announced(), level)
+        if validate_only:
+            return
+        self._begin()
+        try:
+            records = (KRaftVersionRecord(version=0, kraft_version=level), voters_record(voters, quorum.listener_name))
+            if not quorum.is_active:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER)
+            end_offset = quorum.append_membership(records)
+            log.info("Raising kraft.version to %d: the voters stand in the log from now on", level)
+            await self._committed(end_offset, quorum.settings.request_timeout_ms)
+        finally:
+            self._pending = False
+
+    def _note_static(self, voter: Voter) -> None:
+        """Static voters tell their directories, so that one day they can stand in the log."""
+        self._static_announced()[voter.node_id] = voter
+
+    def _static_announced(self) -> dict[NodeId, Voter]:
+        """What was told in this epoch: who was told of in an older one may have lost its disk since."""
+        if self._announced_epoch != self._quorum.epoch:
+            self._announced_epoch = self._quorum.epoch
+            self._announced = {}
+        return self._announced
 
     def _begin(self) -> None:
         if self._pending:
@@ -129,7 +165,7 @@ class VoterChanges:
     def _append(self, voters: tuple[Voter, ...]) -> Offset:
         if not self._quorum.is_active:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self._quorum.append_voters(voters_record(voters, self._quorum.listener_name))
+        return self._quorum.append_membership([voters_record(voters, self._quorum.listener_name)])
 
     async def _committed(self, end_offset: Offset, timeout_ms: int) -> None:
         try:

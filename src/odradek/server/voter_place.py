@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
+from odradek.ids import NO_EPOCH, LeaderEpoch
 from odradek.metadata.raft.state import Role
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
@@ -34,6 +35,7 @@ class VoterPlace:
         self._peers = Peers(world.network, client_id=f"raft-client-{quorum.me.node_id}")
         self._next_ms = 0
         self._asking = False
+        self._told_epoch = NO_EPOCH
 
     def close(self) -> None:
         self._peers.close()
@@ -52,8 +54,11 @@ class VoterPlace:
     def _needed(self) -> Message | None:
         """What this node has to tell the leader, if anything."""
         quorum, raft = self._quorum, self._quorum.raft
-        if raft.role is not Role.FOLLOWER or not raft.membership.is_dynamic or not raft.may_vote:
+        if raft.role is not Role.FOLLOWER or not raft.may_vote:
             return None
+        if not raft.membership.is_dynamic:
+            # Static voters tell their directories too: the leader needs them should they ever stand in the log.
+            return self._update() if raft.is_voter and self._told_epoch != raft.epoch else None
         recorded = raft.membership.voter(raft.me.node_id)
         if recorded is not None and recorded.key == raft.me.key:
             same = replace(recorded, listeners=()) == raft.me
@@ -107,5 +112,7 @@ class VoterPlace:
         version = version_for(connection, type(request))
         response = await connection.ask(request, kind, version, timeout_ms=2 * timeout_ms)
         code: int = getattr(response, "error_code", 0)
-        if code:
+        if not code and isinstance(request, UpdateRaftVoterRequest):
+            self._told_epoch = LeaderEpoch(request.current_leader_epoch)
+        elif code:
             log.warning("The leader refuses %s: %s", type(request).__name__, ErrorCode(code).name)

@@ -9,7 +9,7 @@ from tests.unit.metadata.building import uuid
 from tests.unit.server.quorum_rig import PORT, QuorumRig, Seat, setting, settings_in
 
 from odradek.ids import Uuid
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from odradek.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -232,5 +232,53 @@ def test_who_leads_and_how_far_the_others_are() -> None:
         follower = next(seat for seat in rig.seats if seat is not leader)
         refused = await rig.ask(follower, request)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    rig.run(test)
+
+
+def test_static_voters_come_to_stand_in_the_log() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await begun(rig)
+        changes = leader.quorum.voter_changes
+        await asyncio.sleep(5)  # The others tell their directories.
+        await changes.raise_kraft_version(1, validate_only=True)
+        assert leader.quorum.kraft_version == 0
+        await changes.raise_kraft_version(1, validate_only=False)
+        await rig.append(leader, setting("a"))
+        await rig.agree()
+        for seat in rig.seats:
+            assert seat.quorum.kraft_version == 1
+            assert [voter.directory_id for voter in seat.quorum.voters] == [each.directory_id for each in rig.seats]
+        newcomer = rig.observer(4, may_vote=True)
+        rig.static_voters = ()
+        await newcomer.start()
+        await rig.agree()
+        assert (await rig.ask(leader, add_request(newcomer))).error_code == 0
+        leader.crash()
+        other = await rig.active()
+        await leader.start()
+        await rig.append(other, setting("b"))
+        await rig.agree()
+        assert voters_of(leader) == [1, 2, 3, 4]
+
+    rig.run(test)
+
+
+def test_a_voter_that_has_not_told_its_directory_keeps_the_quorum_static() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await begun(rig)
+        missing = next(seat for seat in rig.seats if seat is not leader)
+        missing.crash()
+        other = next(seat for seat in rig.seats if seat not in (leader, missing))
+        await asyncio.sleep(5)
+        assert other.quorum.leader_id == leader.node_id
+        leader.quorum.voter_changes._static_announced().pop(missing.node_id, None)
+        with pytest.raises(KafkaError, match=f"voter {missing.node_id} has not told its own yet"):
+            await leader.quorum.voter_changes.raise_kraft_version(1, validate_only=False)
+        assert leader.quorum.kraft_version == 0
 
     rig.run(test)

@@ -6,7 +6,7 @@ new one have a voter in common, and no two leaders can be elected by different i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.ids import ZERO_UUID, NodeId, Uuid
@@ -121,6 +121,28 @@ def voters_updated(raft: Raft, changed: Voter) -> tuple[Voter, ...]:
     if not any(voter.key == changed.key for voter in raft.membership.voters):
         raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
     return tuple(changed if voter.key == changed.key else voter for voter in raft.membership.voters)
+
+
+def voters_in_log(raft: Raft, announced: Mapping[NodeId, Voter], level: int) -> tuple[Voter, ...]:
+    """The static voters with what they told of themselves; KafkaError unless all can work with that kraft.version."""
+    voters = tuple(
+        raft.me if voter.node_id == raft.me.node_id else announced.get(voter.node_id, voter)
+        for voter in raft.membership.voters
+    )
+    for voter in voters:
+        lowest, highest = voter.kraft_versions
+        if voter.directory_id == ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Update to kraft.version {level} needs the directory of every voter, and voter {voter.node_id} has "
+                "not told its own yet.",
+            )
+        if not lowest <= level <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Voter {voter.node_id} supports kraft.version {lowest} to {highest} only.",
+            )
+    return voters
 
 
 def _shown(raft: Raft) -> str:

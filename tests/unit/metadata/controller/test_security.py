@@ -190,7 +190,7 @@ def test_levels_are_raised_and_lowered_where_nothing_is_lost() -> None:
         ("metadata.version", -1, 1, "cannot be less than 0"),
         ("metadata.version", 26, 0, "does not support the given upgrade type"),
         ("metadata.version", 26, 9, "does not support the given upgrade type"),
-        ("kraft.version", 0, 2, "not there yet"),
+        ("kraft.version", 0, 2, "cannot be made static again"),
         ("no.such", 1, 1, "does not support this feature"),
     ],
 )

@@ -191,6 +191,29 @@ def test_a_level_that_was_set_is_told_to_clients() -> None:
     rig.run(look)
 
 
+def test_the_quorum_of_a_lone_node_becomes_dynamic() -> None:
+    rig = Rig(properties={"controller.quorum.voters": "1@node:9093"})
+
+    async def look() -> None:
+        client = rig.connect()
+        raised = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        only_asked = UpdateFeaturesRequest(feature_updates=[raised], validate_only=True)
+        assert (await client.ask(only_asked, 2)).error_code == 0
+        assert rig.node.quorum.kraft_version == 0
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[raised]), 2)).error_code == 0
+        assert rig.node.quorum.kraft_version == 1
+        await rig.create_topic("t")
+        await rig.restart()
+        assert rig.node.quorum.kraft_version == 1
+        assert [voter.node_id for voter in rig.node.quorum.voters] == [1]
+        client = rig.connect()
+        lowered = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=2)
+        refused = await client.ask(UpdateFeaturesRequest(feature_updates=[lowered]), 2)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+    rig.run(look)
+
+
 def test_the_quorum_is_this_node() -> None:
     rig = Rig()
 
