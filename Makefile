@@ -36,8 +36,9 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: $(READY) ## See a consumer, a node, and the leader of three nodes be killed, and what is kept
+demo: $(READY) ## See a consumer, a node, and the leader of three nodes be killed, also under a pipeline, and what is kept
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/pipelines/demo.py
 
 sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups or quorum; ARGS=--trace)
 	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
