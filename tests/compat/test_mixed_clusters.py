@@ -83,13 +83,13 @@ def test_a_quorum_of_both_kinds(tmp_path: Path, apaches: int) -> None:
 def create_topic(brokers: Sequence[Server], topic: str, *, replicas: int, partitions: int = 3) -> None:
     """Through whichever of the brokers answers; a controller that was just lost may take a while to be replaced."""
     deadline, error = time.monotonic() + 60, -1
-    while error not in (0, 36) and time.monotonic() < deadline:
+    while error not in (0, wire.TOPIC_ALREADY_EXISTS) and time.monotonic() < deadline:
         try:
             with wire.Connection(brokers[0].port, timeout_s=40) as connection:
                 error = wire.create_topic(connection, topic, partitions, replicas=replicas)
         except (OSError, wire.ConnectionClosed):
             time.sleep(0.1)
-    assert error in (0, 36), f"error {error}\n{brokers[0].log_tail()}"
+    assert error in (0, wire.TOPIC_ALREADY_EXISTS), f"error {error}\n{brokers[0].log_tail()}"
 
 
 def write_replicated(cluster: Cluster, topic: str, *, replicas: int, partitions: int = 3) -> list[Record]:
