@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.group.topic_commits import TopicCommit
+from odradek.coordinator.group.topic_commits import TopicCommit, encode_commits
 from odradek.coordinator.runtime import Newest, client_error, encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, Moment
 from odradek.decisions import Ticket
@@ -38,6 +38,12 @@ MAX_EXPIRIES_PER_TURN = 100
 """Decisions that one firing of a shard's timer makes before others get their turn."""
 
 
+MAX_COMMITS_GATHERED = 100
+"""Of one batch; what each of them brings along is bounded already."""
+
+Gathered: TypeAlias = tuple[TopicCommit, Promise[Any]]
+
+
 @value
 class Held:
     """An answer that leaves once the high watermark has reached an offset."""
@@ -63,6 +69,8 @@ class RunningShard:
         self._ticket = 0
         self._parked: dict[Ticket, Promise[Any]] = {}
         """Every ticket is answered at some time, also that of a client who has gone."""
+        self._gathered: list[Gathered] = []
+        """Commits of this turn of the loop."""
         self._asking: Ticket | None = None
         self._answer: Struct | None = None
         """Of the request that is being decided, if it need not wait."""
@@ -121,7 +129,8 @@ class RunningShard:
         for ticket, answer in self.shard.resign().answers:
             self._hand_over(ticket, answer)
         parked, self._parked = self._parked, {}
-        for promise in parked.values():
+        gathered, self._gathered = self._gathered, []
+        for promise in (*parked.values(), *(promise for _, promise in gathered)):
             promise.break_off(KafkaError(ErrorCode.NOT_COORDINATOR))
         self._held.clear()
 
@@ -129,6 +138,8 @@ class RunningShard:
 
     def put(self, decide: Decide) -> Struct | Promise[Any]:
         """Decide, append, replay, answer; a promise where the shard does not answer at once."""
+        if self._gathered:
+            self._write_gathered()
         if self.state is not ErrorCode.NONE:
             raise KafkaError(self.state)
         ticket = self._asking = self._next_ticket()
@@ -152,31 +163,65 @@ class RunningShard:
         promise = self._parked[ticket] = Promise()
         return promise
 
-    def commit_topic(self, commit: TopicCommit) -> bool | Promise[Any]:
-        """As `put`, for most commits: whether it was done, or the promise that it is committed.
+    def commit_topic(self, commit: TopicCommit) -> Promise[Any] | None:
+        """As `put`, for most commits; those of one turn of the loop are written together.
 
-        False, and nothing was done, if the declared way has to see to it. KafkaError if the log refuses it.
+        None, and nothing was done, if the declared way has to see to it.
         """
+        if len(self._gathered) == MAX_COMMITS_GATHERED:
+            self._write_gathered()
         if self.state is not ErrorCode.NONE or self._coordinators.compression is not Compression.NONE:
-            return False
-        now = self._coordinators.moment()
+            return None
         try:
-            batch = self.shard.commit_topic(commit, now)
+            if not self.shard.may_commit(commit, self._coordinators.moment()):
+                return None
         except KafkaError:
-            return False
-        if batch is None:
-            return False
+            return None
+        promise: Promise[Any] = Promise()
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._write_in_its_turn)
+        self._gathered.append((commit, promise))
+        return promise
+
+    def _write_in_its_turn(self) -> None:
+        try:
+            self._write_gathered()
+        except BaseException as failure:
+            self._coordinators.on_failure(failure)
+            raise
+
+    def _write_gathered(self) -> None:
+        """Before anything else is decided, since what was checked must still be true."""
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        now = self._coordinators.moment()
+        batch = encode_commits([commit for commit, _ in gathered], now_ms=now.wall_ms)
+        if len(batch) <= self.hosted.partition.log.config.max_message_bytes or len(gathered) == 1:
+            self._write_commits(gathered, batch, now)
+            return
+        for each in gathered:
+            self._write_commits([each], encode_commits([each[0]], now_ms=now.wall_ms), now)
+
+    def _write_commits(self, written: list[Gathered], batch: bytearray, now: Moment) -> None:
         try:
             self._append(batch, now)
         except KafkaError as refused:
-            raise self._refusal(refused) from refused
-        self.shard.replay_topic_commit(commit, now)
+            refusal = self._refusal(refused)
+            for _, promise in written:
+                promise.break_off(refusal)
+            return
+        for commit, _ in written:
+            self.shard.replay_commit(commit, now)
         self._arm(self.shard.timers.next_deadline_ms)
         if self._is_committed():
-            return True
-        ticket = self._next_ticket()
-        self._hold(((ticket, None),))
-        return self._park(ticket)
+            for _, promise in written:
+                promise.keep(None)
+            return
+        tickets = [self._next_ticket() for _ in written]
+        for ticket, (_, promise) in zip(tickets, written, strict=True):
+            self._parked[ticket] = promise
+        self._hold([(ticket, None) for ticket in tickets])
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode | None:
         """As `put`; None, and nothing was done, if the answer has to wait for something or there is none."""
@@ -195,6 +240,8 @@ class RunningShard:
 
     def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
         """Something happened that no request asks for; whether the shard wrote anything because of it."""
+        if self._gathered:
+            self._write_gathered()
         now = self._coordinators.moment()
         decision = decide(self.shard, now)
         try:

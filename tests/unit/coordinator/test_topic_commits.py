@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from odradek.coordinator.group.offsets import offset_record
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit, encode_commit
+from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit, encode_commits
 from odradek.coordinator.runtime import encode_batch
 from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
@@ -50,7 +50,7 @@ def test_the_batch_is_the_declared_one(
     declared = topic_of(topic, topic_id, parts)
     records = [offset_record(group_id, declared, part, now_ms=now_ms, retention_ms=-1) for part in declared.partitions]
     commit = TopicCommit(group_id, "", None, -1, 9, topic, Uuid(topic_id), parts)
-    assert encode_commit(commit, now_ms=now_ms) == encode_batch(records, timestamp_ms=now_ms)
+    assert encode_commits([commit], now_ms=now_ms) == encode_batch(records, timestamp_ms=now_ms)
 
 
 def test_both_ways_leave_the_same_state() -> None:
@@ -66,13 +66,13 @@ def test_both_ways_leave_the_same_state() -> None:
     for record in shards[0].commit(Ticket(2), request, 9, now).records:
         shards[0].replay(record)
     commit = TopicCommit("g", "", None, -1, 9, "t", topic_id, parts)
-    assert shards[1].commit_topic(commit, now) is not None
+    assert shards[1].may_commit(commit, now)
     assert shards[1].offsets.of("g") != shards[0].offsets.of("g")
-    shards[1].replay_topic_commit(commit, now)
+    shards[1].replay_commit(commit, now)
     assert shards[1].offsets.of("g") == shards[0].offsets.of("g")
 
 
 def test_a_group_that_is_yet_to_be_made_is_left_to_the_declared_way() -> None:
     shard = GroupShard(GroupSettings())
     commit = TopicCommit("g", "", None, -1, 9, "t", Uuid(b"t" * 16), [(0, 5, -1, "")])
-    assert shard.commit_topic(commit, Moment(1_000, 50)) is None
+    assert not shard.may_commit(commit, Moment(1_000, 50))

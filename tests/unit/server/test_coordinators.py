@@ -26,6 +26,7 @@ from odradek.coordinator.runtime import decode_record
 from odradek.ids import LeaderEpoch, NodeId
 from odradek.metadata.image import Changes
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
+from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -104,6 +105,58 @@ def test_answers_wait_for_the_sync_that_was_asked_for() -> None:
             assert partition_log.recovery_point == partition_log.log_end_offset == offset + 1
         joined = await stable_member(client)
         assert joined.generation_id == 1
+
+    rig.run(run)
+
+
+def test_commits_of_one_turn_are_one_batch() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        partition_log = log_of(rig, "g").partition.log
+        before = partition_log.log_end_offset
+        clients = [rig.connect() for _ in range(120)]
+        for offset, each in enumerate(clients):
+            each.send(commit("g", "t", {0: offset, 1: offset}, **member), 9)
+        # What is decided next sees them, though the turn is not over.
+        fetching = rig.connect().send(
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 9
+        )
+        assert fetching
+        assert partition_log.log_end_offset == before + 240
+        read = partition_log.read(before, max_bytes=1 << 20, end_offset=1 << 40, minimum_one=True)
+        assert isinstance(read.records, FileSlice)
+        sizes = [len(list(decode_records(batch))) for batch in iter_batches(read.records.read())]
+        assert sizes == [200, 40]
+        assert all(len(each.answered) == 1 for each in clients)
+        assert await committed(client) == {0: 119, 1: 119}
+
+    rig.run(run)
+
+
+def test_commits_that_are_too_large_together_are_written_one_by_one() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        hosted = log_of(rig, "g")
+        hosted.partition.log.config = replace(hosted.partition.log.config, max_message_bytes=220)
+        clients = [rig.connect() for _ in range(3)]
+        requests = [commit("g", "t", dict.fromkeys(range(count), 5), **member) for count in (1, 3, 1)]
+        requests[2].topics[0].partitions[0].partition_index = 2
+        numbers = [each.send(request, 9) for each, request in zip(clients, requests, strict=True)]
+        answers = [
+            await each.answer(number, request, 9)
+            for each, number, request in zip(clients, numbers, requests, strict=True)
+        ]
+        codes = [{part.error_code for part in answer.topics[0].partitions} for answer in answers]
+        assert codes == [{0}, {ErrorCode.UNKNOWN_SERVER_ERROR}, {0}]
+        assert await committed(client) == {0: 5, 2: 5}
 
     rig.run(run)
 
@@ -218,6 +271,7 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
         follow = give_a_follower(rig, hosted)
         member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
         rig.connect().send(commit("g", "t", {0: 5}, **member), 9)
+        await asyncio.sleep(0.01)
         elected_again = replace(
             hosted.partition.state,
             partition_epoch=hosted.partition.state.partition_epoch + 1,

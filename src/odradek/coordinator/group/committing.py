@@ -16,10 +16,9 @@ from odradek.coordinator.group.offsets import (
     offset_tombstone,
 )
 from odradek.coordinator.group.rebalance import Rebalances
-from odradek.coordinator.group.topic_commits import TopicCommit, encode_commit
+from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.runtime import java_length
 from odradek.coordinator.shard import Moment, Outcome
-from odradek.ids import Uuid
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -61,15 +60,18 @@ class Commits:
 
     def commit(self, request: OffsetCommitRequest, api_version: int, out: Outcome, now: Moment) -> OffsetCommitResponse:
         """Of topics that exist, by name; the handler has sorted out the others."""
-        self._check(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            api_version,
-            ((topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions),
-            now,
-        )
+        group = self._groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is not None:
+            self._check(group, request.member_id, request.group_instance_id, generation_id, api_version, now)
+            if isinstance(group, ConsumerGroup):
+                partitions = [
+                    (topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
+                ]
+                group.check_committed(request.member_id, generation_id, partitions)
+        elif generation_id >= 0:
+            known = api_version >= _GROUP_NOT_FOUND_SINCE
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
         topics = []
         for topic in request.topics:
             parts = []
@@ -86,56 +88,43 @@ class Commits:
             topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
         return OffsetCommitResponse(topics=topics)
 
-    def commit_topic(self, commit: TopicCommit, now: Moment) -> bytearray | None:
-        """The same for one topic, as the batch to append; None if the group is yet to be made, or an offset refused."""
-        if commit.group_id not in self._groups:
-            return None
+    def may_commit(self, commit: TopicCommit, now: Moment) -> bool:
+        """The checks of `commit` for one topic; False if the group is yet to be made, or an offset is refused."""
+        group = self._groups.get(commit.group_id)
+        if group is None:
+            return False
         for part in commit.partitions:
             if part[3] and self._is_too_large(part[3]):
-                return None
-        topic_id = commit.topic_id
-        self._check(
-            commit.group_id,
-            commit.member_id,
-            commit.instance_id,
-            commit.generation_id,
-            commit.api_version,
-            ((topic_id, part[0]) for part in commit.partitions),
-            now,
-        )
-        return encode_commit(commit, now_ms=now.wall_ms)
+                return False
+        self._check(group, commit.member_id, commit.instance_id, commit.generation_id, commit.api_version, now)
+        if not isinstance(group, ClassicGroup) and isinstance(group, ConsumerGroup):
+            partitions = [(commit.topic_id, part[0]) for part in commit.partitions]
+            group.check_committed(commit.member_id, commit.generation_id, partitions)
+        return True
 
     def replay_topic(self, commit: TopicCommit, now: Moment) -> None:
-        """What `commit_topic` made is in the log."""
+        """What `encode_commits` made of it is in the log."""
         held = self._offsets.of_topic(commit.group_id, commit.topic)
         for index, offset, leader_epoch, metadata in commit.partitions:
             held[index] = CommittedOffset(offset, leader_epoch, metadata, now.wall_ms, NO_EXPIRY, commit.topic_id)
 
     def _check(
         self,
-        group_id: str,
+        group: Group,
         member_id: str,
         instance_id: str | None,
         generation_id: int,
         api_version: int,
-        partitions: Iterable[tuple[Uuid, int]],
         now: Moment,
     ) -> None:
         """KafkaError unless the member may commit; if so, it has been heard of."""
-        group = self._groups.get(group_id)
-        if group is None:
-            if generation_id >= 0:
-                known = api_version >= _GROUP_NOT_FOUND_SINCE
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-            return
         group.check_offset_commit(
             member_id=member_id, instance_id=instance_id, generation_id=generation_id, api_version=api_version
         )
-        if isinstance(group, ClassicGroup):
-            if group.state is State.STABLE or group.state is State.PREPARING_REBALANCE:
-                self._rebalances.extend_session(group, group.members[member_id], now)
-        elif isinstance(group, ConsumerGroup):
-            group.check_committed(member_id, generation_id, partitions)
+        if isinstance(group, ClassicGroup) and (
+            group.state is State.STABLE or group.state is State.PREPARING_REBALANCE
+        ):
+            self._rebalances.extend_session(group, group.members[member_id], now)
 
     def _is_too_large(self, metadata: str | None) -> bool:
         return metadata is not None and java_length(metadata) > self._settings.offset_metadata_max_bytes

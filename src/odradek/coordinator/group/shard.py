@@ -305,15 +305,15 @@ class GroupShard:
         out.answer(ticket, self.commits.commit(request, api_version, out, now))
         return self._decision(out)
 
-    def commit_topic(self, commit: TopicCommit, now: Moment) -> bytearray | None:
-        """What most commits are: the batch to append, to be replayed by `replay_topic_commit`.
+    def may_commit(self, commit: TopicCommit, now: Moment) -> bool:
+        """Whether `encode_commits` may append it, to be replayed by `replay_commit` before anything else is decided.
 
-        None, or KafkaError, and nothing has changed, where `commit` has to see to it.
+        False, or KafkaError, where `commit` has to see to it. The member has been heard of; nothing else has changed.
         """
-        return self.commits.commit_topic(commit, now)
+        return self.commits.may_commit(commit, now)
 
-    def replay_topic_commit(self, commit: TopicCommit, now: Moment) -> None:
-        """The batch of `commit_topic`, decided at that moment, is in the log."""
+    def replay_commit(self, commit: TopicCommit, now: Moment) -> None:
+        """What `encode_commits` made of it, at that moment, is in the log."""
         self.commits.replay_topic(commit, now)
 
     def fetch_offsets(self, ticket: Ticket, request: OffsetFetchRequestGroup) -> CoordinatorDecision:

@@ -6,6 +6,7 @@ test holds the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import TypeAlias
@@ -25,8 +26,7 @@ MAX_KEYS_KEPT = 10_000
 """Keys of the log that need not be encoded again: a group commits the same partitions over and over."""
 
 _VALUE = Struct(">hqiBqBBB16s")
-"""Version, offset, leader epoch, no metadata, time, and one tagged field: the topic's id in 16 bytes."""
-_NO_METADATA, _TAGGED_FIELDS, _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 1, 1, 0, 16
+"""Version, offset, leader epoch, 1 (no metadata), time, 1 tagged field with the tag 0 and 16 bytes: the topic's id."""
 _NO_ATTRIBUTES_SAME_TIME = b"\0\0"
 _NO_HEADERS = b"\0"
 
@@ -45,44 +45,35 @@ class TopicCommit:
     partitions: list[PartitionCommit]
 
 
-def encode_commit(commit: TopicCommit, *, now_ms: int) -> bytearray:
+def encode_commits(commits: Iterable[TopicCommit], *, now_ms: int) -> bytearray:
     """The batch that goes into the log: one record a partition."""
-    group_id, topic, topic_id = commit.group_id, commit.topic, commit.topic_id
+    count = 0
     parts: list[bytes] = []
-    for delta, (index, offset, leader_epoch, metadata) in enumerate(commit.partitions):
-        if metadata:
-            declared = offset_value(offset, leader_epoch, metadata, topic_id, now_ms=now_ms)
-            content = encode_value(declared, VALUE_VERSION)
-        else:
-            content = _VALUE.pack(
-                VALUE_VERSION,
-                offset,
-                leader_epoch,
-                _NO_METADATA,
-                now_ms,
-                _TAGGED_FIELDS,
-                _TOPIC_ID_TAG,
-                _TOPIC_ID_BYTES,
-                topic_id,
+    for commit in commits:
+        group_id, topic, topic_id = commit.group_id, commit.topic, commit.topic_id
+        for index, offset, leader_epoch, metadata in commit.partitions:
+            content = (
+                _encode_value(offset, leader_epoch, metadata, topic_id, now_ms)
+                if metadata
+                else _VALUE.pack(VALUE_VERSION, offset, leader_epoch, 1, now_ms, 1, 0, 16, topic_id)
             )
-        record = b"".join(
-            (
-                _NO_ATTRIBUTES_SAME_TIME,
-                _varint(delta),
-                _sized_key(group_id, topic, index),
-                _varint(len(content)),
-                content,
-                _NO_HEADERS,
+            record = b"".join(
+                (
+                    _NO_ATTRIBUTES_SAME_TIME,
+                    _varint(count),
+                    _sized_key(group_id, topic, index),
+                    _varint(len(content)),
+                    content,
+                    _NO_HEADERS,
+                )
             )
-        )
-        parts += (_varint(len(record)), record)
-    return frame_batch(
-        b"".join(parts),
-        attributes=0,
-        records_count=len(commit.partitions),
-        base_timestamp=now_ms,
-        max_timestamp=now_ms,
-    )
+            parts += (_varint(len(record)), record)
+            count += 1
+    return frame_batch(b"".join(parts), attributes=0, records_count=count, base_timestamp=now_ms, max_timestamp=now_ms)
+
+
+def _encode_value(offset: int, leader_epoch: int, metadata: str, topic_id: Uuid, now_ms: int) -> bytes:
+    return encode_value(offset_value(offset, leader_epoch, metadata, topic_id, now_ms=now_ms), VALUE_VERSION)
 
 
 @lru_cache(maxsize=MAX_KEYS_KEPT)

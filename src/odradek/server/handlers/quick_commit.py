@@ -8,6 +8,7 @@ holds the two equal. Versions before 5 carry a retention time and always go the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,6 @@ from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit
 from odradek.ids import NO_EPOCH, Uuid
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -24,33 +24,35 @@ from odradek.protocol.messages.offset_commit import (
 )
 from odradek.server.promise import Promise
 from odradek.server.routes import QuickAnswer, QuickHandler
+from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.metadata.image.topics import TopicsImage
     from odradek.server.node import Node
 
-Parsed: TypeAlias = tuple[str, int, str, str | None, bytes, list[PartitionCommit]]
-"""Group, generation, member, instance, the topic as it stands there (its name with its size, or its id), partitions."""
-
-Found: TypeAlias = tuple[str, Uuid]
-
 _OLDEST = 5
+_EPOCHS_SINCE = 6
 _INSTANCES_SINCE = 7
 _COMPACT_SINCE = 8
 _TOPIC_IDS_SINCE = 10
+
 MAX_PARTITIONS = 100
 """So many that counts fit into one byte."""
+
+MAX_REQUESTS_KEPT = 4096
+"""Requests that need not be parsed again: a consumer sends the same every few seconds, with another offset."""
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT32_AND_SIZE = Struct(">ih")
+_OFFSET_AND_EPOCH = Struct(">qi")
 _PARTITION_AND_SIZE = Struct(">iqih")
 _PARTITION_AND_SIZE_BEFORE_6 = Struct(">iqh")
 _COMPACT_PARTITION_AND_SIZE = Struct(">iqiB")
-_ANSWER = Struct(">iiii")
+_ANSWER_HEAD = Struct(">ii")
+_ANSWER = Struct(">ii")
 _ANSWER_PARTITION = Struct(">ih")
-_COMPACT_ANSWER = Struct(">iiBiB")
+_COMPACT_ANSWER = Struct(">BiB")
 _COMPACT_ANSWER_PARTITION = Struct(">ihB")
 _END_OF_TOPIC_AND_REQUEST = _END_OF_TOPIC_AND_ANSWER = b"\0\0"
 """Neither has tagged fields."""
@@ -61,73 +63,124 @@ _TWO_BYTES = 0x80
 """From here on a compact size is longer than a byte, and this way too narrow for it."""
 
 
+@value
+class _Request:
+    """What is in the bytes, of one topic."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None
+    topic: bytes
+    """As it stands there: its name with its size in front, or its id."""
+    name: str
+    """Empty where there is an id."""
+    partitions: list[PartitionCommit]
+
+
+Parse: TypeAlias = Callable[[bytes], _Request | None]
+
+
+@value
+class _Ending:
+    """How requests end that are about one partition and say nothing beside its offset and leader epoch."""
+
+    size: int
+    """Of all from the offset on."""
+    without_metadata: tuple[bytes, ...]
+    count: bytes
+    """One partition, in front of its index."""
+
+    def ends(self, data: bytes) -> bool:
+        index_at = -self.size - 4
+        return data.endswith(self.without_metadata) and data[index_at - len(self.count) : index_at] == self.count
+
+
+_ENDING_BEFORE_6 = _Ending(0, (), b"")
+_ENDING_BEFORE_8 = _Ending(14, (b"\0\0", b"\xff\xff"), b"\0\0\0\1")
+_COMPACT_ENDING = _Ending(16, (b"\0\0\0\0", b"\1\0\0\0"), b"\2")
+
+
 def quick_commit(version: int) -> QuickHandler:
     """The handler for one version."""
     if version < _OLDEST:
         return lambda node, frame, position, correlation_id: None
-    parse = _parse_compact(version) if version >= _COMPACT_SINCE else _parse_before_8(version)
-    name_at = None if version >= _TOPIC_IDS_SINCE else 1 if version >= _COMPACT_SINCE else 2
-    accepted = _accepted_compact if version >= _COMPACT_SINCE else _accepted_before_8
+    compact, by_id = version >= _COMPACT_SINCE, version >= _TOPIC_IDS_SINCE
+    parse = _parse_compact(by_id=by_id) if compact else _parse_before_8(version)
+    accepted = _accepted_compact if compact else _accepted_before_8
+    ending = _COMPACT_ENDING if compact else _ENDING_BEFORE_8 if version >= _EPOCHS_SINCE else _ENDING_BEFORE_6
+    same_again, end_size = ending.ends, ending.size
+
+    @lru_cache(maxsize=MAX_REQUESTS_KEPT)
+    def recall(beginning: bytes) -> tuple[_Request, bytes] | None:
+        """A request about one partition up to its offset, and its answer."""
+        request = parse(beginning + bytes(end_size))
+        if request is None or len(request.partitions) != 1:
+            return None
+        return request, accepted(request.topic, request.partitions)
 
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
+        data = bytes(frame[position:])
         try:
-            parsed = parse(bytes(frame[position:]))
-            if parsed is None:
-                return None
-            group_id, generation_id, member_id, instance_id, topic, partitions = parsed
-            found = _find(node.image.topics, topic, name_at, partitions)
+            known = recall(data[:-end_size]) if same_again(data) else None
+            if known is None:
+                request = parse(data)
+                if request is None:
+                    return None
+                partitions = request.partitions
+                answer = accepted(request.topic, partitions)
+            else:
+                request, answer = known
+                offset, epoch = _OFFSET_AND_EPOCH.unpack_from(data, len(data) - end_size)
+                partitions = [(request.partitions[0][0], offset, epoch, "")]
         except (StructError, IndexError, UnicodeDecodeError):
             return None
-        running = node.coordinators.running(group_id)
-        if found is None or running is None:
+        topics = node.image.topics
+        topic = topics.by_id.get(Uuid(request.topic)) if by_id else topics.by_name.get(request.name)
+        running = node.coordinators.running(request.group_id)
+        if topic is None or running is None:
             return None
-        commit = TopicCommit(group_id, member_id, instance_id, generation_id, version, *found, partitions)
-        try:
-            done = running.commit_topic(commit)
-        except KafkaError as refused:
-            return _refused(commit, correlation_id, refused.code)
-        if not done:
-            return None
-        answer = accepted(correlation_id, topic, partitions)
-        if done is True:
-            return answer
-        done.asked, done.frame = (commit, answer), _committed
-        return done
+        count = len(topic.partitions)
+        for part in partitions:
+            if not 0 <= part[0] < count:
+                return None
+        commit = TopicCommit(
+            request.group_id,
+            request.member_id,
+            request.instance_id,
+            request.generation_id,
+            version,
+            topic.name,
+            topic.topic_id,
+            partitions,
+        )
+        committed = running.commit_topic(commit)
+        if committed is not None:
+            committed.asked, committed.frame = (commit, answer), _committed
+        return committed
 
     return handle
 
 
 def _committed(committed: Promise[Any], correlation_id: int) -> bytes:
     """The answer, once it is true."""
+    answer: bytes
     commit, answer = committed.asked
     try:
         committed.result()
     except KafkaError as refused:
-        return _refused(commit, correlation_id, refused.code)
-    accepted: bytes = answer
-    return accepted
-
-
-def _find(topics: TopicsImage, topic: bytes, name_at: int | None, partitions: list[PartitionCommit]) -> Found | None:
-    """The topic's name and id, if it has all of these partitions."""
-    image = topics.by_id.get(Uuid(topic)) if name_at is None else topics.by_name.get(topic[name_at:].decode())
-    if image is None:
-        return None
-    count = len(image.partitions)
-    for part in partitions:
-        if not 0 <= part[0] < count:
-            return None
-    return image.name, image.topic_id
+        answer = _refused(commit, refused.code)
+    return _ANSWER_HEAD.pack(len(answer) + 4, correlation_id) + answer
 
 
 # Requests. A size that goes beyond the end makes the last position differ from the end, or there is nothing to unpack.
 
 
-def _parse_before_8(version: int) -> Callable[[bytes], Parsed | None]:
+def _parse_before_8(version: int) -> Parse:
     knows_instances = version >= _INSTANCES_SINCE
-    knows_epochs = version > _OLDEST
+    knows_epochs = version >= _EPOCHS_SINCE
 
-    def parse(data: bytes) -> Parsed | None:
+    def parse(data: bytes) -> _Request | None:
         (size,) = _INT16.unpack_from(data)
         position = 2 + size
         group_id = data[2:position].decode()
@@ -165,15 +218,13 @@ def _parse_before_8(version: int) -> Callable[[bytes], Parsed | None]:
             partitions.append((index, offset, epoch, metadata))
         if position != len(data):
             return None
-        return group_id, generation_id, member_id, instance_id, topic, partitions
+        return _Request(group_id, generation_id, member_id, instance_id, topic, topic[2:].decode(), partitions)
 
     return parse
 
 
-def _parse_compact(version: int) -> Callable[[bytes], Parsed | None]:
-    by_id = version >= _TOPIC_IDS_SINCE
-
-    def parse(data: bytes) -> Parsed | None:
+def _parse_compact(*, by_id: bool) -> Parse:
+    def parse(data: bytes) -> _Request | None:
         position = data[0]
         if not 0 < position < _TWO_BYTES:
             return None
@@ -201,7 +252,8 @@ def _parse_compact(version: int) -> Callable[[bytes], Parsed | None]:
         partitions = _parse_compact_partitions(data, position)
         if partitions is None:
             return None
-        return group_id, generation_id, member_id, instance_id, topic, partitions
+        name = "" if by_id else topic[1:].decode()
+        return _Request(group_id, generation_id, member_id, instance_id, topic, name, partitions)
 
     return parse
 
@@ -226,37 +278,34 @@ def _parse_compact_partitions(data: bytes, position: int) -> list[PartitionCommi
     return partitions if data[position:] == _END_OF_TOPIC_AND_REQUEST else None
 
 
-# Answers.
+# Answers, from behind the correlation id.
 
 
-def _accepted_before_8(correlation_id: int, topic: bytes, partitions: list[PartitionCommit]) -> bytes:
-    count = len(partitions)
+def _accepted_before_8(topic: bytes, partitions: list[PartitionCommit]) -> bytes:
     parts = [
-        _ANSWER.pack(_ANSWER.size + len(topic) + 6 * count, correlation_id, 0, 1),
+        _ANSWER.pack(0, 1),
         topic,
-        _INT32.pack(count),
+        _INT32.pack(len(partitions)),
         *[_ANSWER_PARTITION.pack(part[0], 0) for part in partitions],
     ]
     return b"".join(parts)
 
 
-def _accepted_compact(correlation_id: int, topic: bytes, partitions: list[PartitionCommit]) -> bytes:
-    count = len(partitions)
+def _accepted_compact(topic: bytes, partitions: list[PartitionCommit]) -> bytes:
     parts = [
-        _COMPACT_ANSWER.pack(_COMPACT_ANSWER.size - 1 + len(topic) + 7 * count, correlation_id, 0, 0, _ONE_TOPIC),
+        _COMPACT_ANSWER.pack(0, 0, _ONE_TOPIC),
         topic,
-        _INT8.pack(count + 1),
+        _INT8.pack(len(partitions) + 1),
         *[_COMPACT_ANSWER_PARTITION.pack(part[0], 0, 0) for part in partitions],
         _END_OF_TOPIC_AND_ANSWER,
     ]
     return b"".join(parts)
 
 
-def _refused(commit: TopicCommit, correlation_id: int, code: ErrorCode) -> bytes:
+def _refused(commit: TopicCommit, code: ErrorCode) -> bytes:
     """Rare enough for the declared messages."""
     version = commit.api_version
     parts = [OffsetCommitResponsePartition(partition_index=part[0], error_code=code) for part in commit.partitions]
     topic = OffsetCommitResponseTopic(name=commit.topic, topic_id=commit.topic_id, partitions=parts)
-    body = encode(OffsetCommitResponse(topics=[topic]), version)
-    frame = response_frame(correlation_id, [body], header_version=1 if version >= _COMPACT_SINCE else 0)
-    return b"".join(part for part in frame if isinstance(part, bytes))
+    no_tagged_fields = b"\0" if version >= _COMPACT_SINCE else b""
+    return no_tagged_fields + encode(OffsetCommitResponse(topics=[topic]), version)

@@ -394,16 +394,25 @@ class Connection:
 
     def _kept(self, promise: Promise[Any]) -> None:
         """Answer; whoever brought the answer is in the middle of its own work, so that nothing else is begun."""
-        slot = next(slot for slot in self._waiting if slot.promise is promise)
+        waiting = self._waiting
+        slot = waiting[0]
+        if slot.promise is not promise:
+            slot = next(each for each in waiting if each.promise is promise)
         assert promise.frame is not None
         slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
-        slot.parts = [promise.frame(promise, slot.correlation_id)]
+        answer = promise.frame(promise, slot.correlation_id)
         if promise.is_one_of_many:
+            slot.parts = [answer]
             if not self._sends_soon:
                 self._sends_soon = True
                 asyncio.get_running_loop().call_soon(self._send_gathered)
             return
-        self._send_finished()
+        if len(waiting) == 1 and not self._answers:
+            waiting.popleft()
+            self._wire.send((answer,))
+        else:
+            slot.parts = [answer]
+            self._send_finished()
         if self._paused and not self._closed:
             asyncio.get_running_loop().call_soon(self._serve_held_frames)
 
