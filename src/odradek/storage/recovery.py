@@ -54,6 +54,8 @@ class Loaded:
     log_end_offset: int
     rebuilt_from: int | None
     """The base offset of the first segment that was read through, whose transaction indexes are to be made anew."""
+    snapshots: list[int] | None = None
+    """Offsets of the producer snapshots beside them, where they are known: listing a directory is not free."""
 
 
 @value
@@ -134,11 +136,13 @@ def load_segments(
     clean: bool,
 ) -> Loaded:
     """Open all segments of a directory that exists; makes an empty one where there is none."""
-    bases = _tidy(disk, directory)
+    names = _tidy(disk, directory)
+    bases = _offsets(names, LOG_SUFFIX)
+    snapshots: list[int] | None = _offsets(names, SNAPSHOT_SUFFIX)
     if not bases:
         segment = Segment(disk, directory, log_start_offset, size=0, now_ms=now_ms, config=config)
         segment.create()
-        return Loaded([segment], log_start_offset, None)
+        return Loaded([segment], log_start_offset, None, snapshots)
     # A segment that ends just at the recovery point counts too: it may have been sealed since, its indexes not synced.
     first_unflushed = max((base for base in bases if base < recovery_point), default=bases[0])
     segments: list[Segment] = []
@@ -174,12 +178,13 @@ def load_segments(
             )
             _remove_segments(disk, directory, bases[number + 1 :])
             disk.sync_directory(directory)
+            snapshots = None
             break
         if not is_last:
             segment.seal()
             if trusted:
                 segment.sync()  # No later flush comes here, and a power loss would leave rubbish that may look sound.
-    return Loaded(segments, end_offset, rebuilt_from)
+    return Loaded(segments, end_offset, rebuilt_from, snapshots)
 
 
 def _learn_epochs(segment: Segment, leader_epochs: LeaderEpochs) -> None:
@@ -197,12 +202,13 @@ def _has_gap(end_offset: int, following_base: int, config: LogConfig) -> bool:
 def _load_by_indexes(segment: Segment, *, is_last: bool) -> int | None:
     """Trust the index files if they look sound, else None; the end offset, which is known of the last segment only."""
     try:
-        if not segment.index_files_are_sound():
+        files = segment.sound_index_files()
+        if files is None:
             return None
         if not is_last:
             segment.use_index_files()
             return segment.base_offset
-        return segment.activate()
+        return segment.activate(files)
     except KafkaError:  # Where the indexes lead, there are no whole batches.
         return None
 
@@ -303,8 +309,13 @@ def replay_segment(segment: Segment, producers: Producers, *, start_offset: int,
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     """The offsets of the producer snapshots in a directory, ascending."""
-    found = (offset_of(name, SNAPSHOT_SUFFIX) for name in disk.list(directory))
-    return sorted(offset for offset in found if offset is not None)
+    return _offsets(disk.list(directory), SNAPSHOT_SUFFIX)
+
+
+def _offsets(names: list[str], suffix: str) -> list[int]:
+    """Of the files with that suffix, ascending."""
+    ending = [name for name in names if name.endswith(suffix)]
+    return sorted(offset for name in ending if (offset := offset_of(name, suffix)) is not None)
 
 
 def _load_snapshot(
@@ -318,7 +329,7 @@ def _load_snapshot(
     now_ms: int,
 ) -> int:
     """Load the newest usable snapshot and remove those that are useless: beyond the end, stray, or damaged."""
-    offsets = snapshot_offsets(disk, directory)
+    offsets = snapshot_offsets(disk, directory) if loaded.snapshots is None else loaded.snapshots
     bases = {segment.base_offset for segment in loaded.segments}
     usable = [offset for offset in offsets if log_start_offset < offset <= newest]
     kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
@@ -348,30 +359,31 @@ def _is_plausible(header: BatchHeader, end_offset: int, segment: Segment, *, byt
     )
 
 
-def _tidy(disk: Disk, directory: str) -> list[int]:
-    """Finish or undo what a crash has interrupted; the base offsets of the segments that are left, ascending."""
-    for name in disk.list(directory):
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            disk.unlink(f"{directory}/{name}")
-    _finish_swaps(disk, directory)
+def _tidy(disk: Disk, directory: str) -> list[str]:
+    """Finish or undo what a crash has interrupted; the names of the files that are left."""
     names = disk.list(directory)
-    bases = [offset for name in names if (offset := offset_of(name, LOG_SUFFIX)) is not None]
-    for name in names:
-        for suffix in SEGMENT_SUFFIXES[1:]:
-            offset = offset_of(name, suffix)
-            if offset is not None and offset not in bases:
-                logger.warning("Removing %s/%s, an index without its log", directory, name)
-                disk.unlink(f"{directory}/{name}")
-    return sorted(bases)
+    for name in [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))]:
+        disk.unlink(f"{directory}/{name}")
+        names.remove(name)
+    if any(name.endswith(SWAP_SUFFIX) for name in names):
+        _finish_swaps(disk, directory, names)
+        names = disk.list(directory)
+    bases = _offsets(names, LOG_SUFFIX)
+    for name in [name for name in names if name.endswith(SEGMENT_SUFFIXES[1:])]:
+        offset = offset_of(name, f".{name.rpartition('.')[2]}")
+        if offset is not None and offset not in bases:
+            logger.warning("Removing %s/%s, an index without its log", directory, name)
+            disk.unlink(f"{directory}/{name}")
+            names.remove(name)
+    return names
 
 
-def _finish_swaps(disk: Disk, directory: str) -> None:
+def _finish_swaps(disk: Disk, directory: str, names: list[str]) -> None:
     """Compaction renames its result to `.swap` when it is complete: from there on, the result counts.
 
     The segments it replaces lie between its base offset and the next segment's that was no part of it: those whose base
     offset is not above its last offset.
     """
-    names = disk.list(directory)
     swapped = [name.removesuffix(SWAP_SUFFIX) for name in names if name.endswith(SWAP_SUFFIX)]
     for log_name in (name for name in swapped if offset_of(name, LOG_SUFFIX) is not None):
         base = int(log_name.removesuffix(LOG_SUFFIX))

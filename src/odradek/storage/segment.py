@@ -202,27 +202,33 @@ class Segment:
             return header.max_timestamp
         return NO_TIMESTAMP
 
-    def index_files_are_sound(self) -> bool:
-        """Whether both index files are there and can belong to a log file of this size."""
+    def sound_index_files(self) -> tuple[bytes, bytes] | None:
+        """Both index files, by offset and by time, if they are there and can belong to a log file of this size."""
         try:
-            offsets = self._disk.read_file(self._stem + OFFSET_INDEX_SUFFIX)
-            times = self._disk.read_file(self._stem + TIME_INDEX_SUFFIX)
+            offsets, times = self._index_files()
         except FileNotFoundError:
-            return False
+            return None
         if not times and self.first_timestamp() >= 0:
-            return False
-        return (
+            return None
+        sound = (
             offset_index.entries_are_sound(offsets, log_size=self.size)
             and time_index.entries_are_sound(times)
             and self.txn_index.is_sound(base_offset=self.base_offset)
         )
+        return (offsets, times) if sound else None
 
-    def activate(self) -> int:
-        """Take the indexes into memory and learn the tail from the file; the offset behind the last batch."""
-        self._offset_index = OffsetIndex.from_bytes(
-            self.base_offset, self._disk.read_file(self._stem + OFFSET_INDEX_SUFFIX)
-        )
-        self._time_index = TimeIndex.from_bytes(self.base_offset, self._disk.read_file(self._stem + TIME_INDEX_SUFFIX))
+    def _index_files(self) -> tuple[bytes, bytes]:
+        read = self._disk.read_file
+        return read(self._stem + OFFSET_INDEX_SUFFIX), read(self._stem + TIME_INDEX_SUFFIX)
+
+    def activate(self, files: tuple[bytes, bytes] | None = None) -> int:
+        """Take the indexes into memory and learn the tail from the file; the offset behind the last batch.
+
+        `files` are the index files, if they were read already.
+        """
+        offsets, times = files or self._index_files()
+        self._offset_index = OffsetIndex.from_bytes(self.base_offset, offsets)
+        self._time_index = TimeIndex.from_bytes(self.base_offset, times)
         self._indexed_size = self.size
         return self._read_tail()
 
