@@ -44,6 +44,8 @@ class Batch:
 class Producer(Client):
     """Idempotent, acks=all, up to five batches in flight; what was not acknowledged is sent again in order."""
 
+    longest_pause_s = 0.2
+
     def __init__(
         self, cluster: Cluster, name: str, batches: int, *, partitions: Sequence[Partition] = PARTITIONS
     ) -> None:
@@ -61,6 +63,10 @@ class Producer(Client):
     async def run(self) -> None:
         await self.persist(self._produce)
 
+    def finish(self) -> None:
+        """Nothing new; what is under way is brought to its end."""
+        self._left = 0
+
     async def _produce(self) -> None:
         if not self.topic_ids:
             await self.learn_topic_ids()
@@ -74,7 +80,7 @@ class Producer(Client):
             batches, answer = in_flight.popleft()
             self._hear(batches, await self.wait(answer))
             if self.draw.random() < 0.7:
-                await asyncio.sleep(self.draw.random() * 0.2)
+                await asyncio.sleep(self.draw.random() * self.longest_pause_s)
 
     def refused(self, error: ErrorCode) -> None:
         """For those who want to know."""

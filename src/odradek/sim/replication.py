@@ -60,6 +60,7 @@ TOPICS = tuple(plan.name for plan in PLANS)
 PROPERTIES = {"replica.lag.time.max.ms": "3000", "replica.fetch.backoff.ms": "300"}
 REPLICAS = 3
 RUN_S = 40.0
+MANY = 1_000_000
 LOOK_EVERY_S = 0.1
 SETTINGS = {
     "default.api.timeout.ms": 60_000,
@@ -158,7 +159,9 @@ class AtLeader(Client):
 
 
 class LeaderProducer(AtLeader, Producer):
-    """Writes to one partition."""
+    """Writes to one partition, for as long as faults happen."""
+
+    longest_pause_s = 0.5
 
     def in_flight_at_most(self) -> int:
         """One, before anything is acknowledged: a leader that does not know a producer takes whatever comes first."""
@@ -207,7 +210,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         faults.start(machine)
     await _create_topics(cluster)
     producers = [
-        LeaderProducer(cluster, f"producer-{number}", draw.randrange(30, 90), partitions=[draw.choice(PARTITIONS)])
+        LeaderProducer(cluster, f"producer-{number}", MANY, partitions=[draw.choice(PARTITIONS)])
         for number in range(draw.choice((3, 4)))
     ]
     watching = [asyncio.create_task(_watch(cluster))]
@@ -217,6 +220,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         watching += [asyncio.create_task(consumer.run()), asyncio.create_task(observer.run())]
     working = [asyncio.create_task(producer.run()) for producer in producers]
     await faults.run(draw.randrange(3, 8), RUN_S)
+    for producer in producers:
+        producer.finish()
     await asyncio.gather(*working)
     for task in watching:
         task.cancel()
