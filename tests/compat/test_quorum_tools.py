@@ -12,6 +12,7 @@ import pytest
 from bench import wire
 from bench.apache_kafka import tool
 from bench.clusters import Cluster, Member, server_class
+from bench.servers import Server
 from tests.compat.brokers import KIND, new_cluster
 from tests.compat.patience import eventually
 
@@ -157,3 +158,28 @@ def test_kafka_metadata_quorum_adds_and_removes_a_controller(tmp_path: Path) -> 
         assert "VoterNotFoundException" in again, again
         with wire.Connection(newcomer.port) as connection:
             assert wire.create_topic(connection, "afterwards", 2, replicas=2) == 0
+
+
+def test_kafka_features_makes_a_static_quorum_a_dynamic_one(tmp_path: Path) -> None:
+    """kraft.version 1: the voters are in the log with their directory ids, and can be changed from then on."""
+    with new_cluster(tmp_path) as cluster:
+        address = ("--bootstrap-server", cluster.bootstrap)
+        said = tool(FEATURES, *address, "upgrade", "--feature", "kraft.version=1")
+        assert "kraft.version was upgraded to 1" in said, said
+        status = tool(QUORUM, *address, "describe", "--status")
+        voters = re.search(r"CurrentVoters:\s+(\[.*\])", status)
+        assert voters is not None, status
+        directories = {voter["id"]: voter["directoryId"] for voter in json.loads(voters.group(1))}
+        assert directories == {server.seat.node_id: directory_id(server) for server in cluster.servers}
+        follower = cluster.others(cluster.controller())[0].seat.node_id
+        removing = ("--controller-id", follower, "--controller-directory-id", directories[follower])
+        tool(QUORUM, *address, "remove-controller", *removing)
+        left = tool(QUORUM, *address, "describe", "--status")
+        assert f'"id": {follower}' not in re.findall(r"CurrentVoters:.*", left)[0], left
+
+
+def directory_id(server: Server) -> str:
+    """As the node's meta.properties has it."""
+    found = re.search(r"^directory\.id=(\S+)$", (server.data / "meta.properties").read_text(), re.M)
+    assert found is not None
+    return found.group(1).replace("\\", "")
