@@ -103,6 +103,8 @@ class Node:
         self._held_back: list[tuple[Image, Changes]] | None = None
         """What was committed while the partitions are being opened, to be carried out after that."""
         self._hosts_partitions = False
+        self._rooms_made = False
+        self._quorum_started = False
         self._next_image: asyncio.Future[None] | None = None
         self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
@@ -159,7 +161,9 @@ class Node:
         self._open_directories(identity, failed)
         await self._open_ports()
         self._open_quorum(identity)
+        self._rooms_made = True
         await self.quorum.start(clean=all(directory.was_clean for directory in self._directories))
+        self._quorum_started = True
         apply_broker_configs(self.config, self.image.configs)
         self._guard(self.image)
         self._serve(self.config.controller_listeners)
@@ -205,6 +209,7 @@ class Node:
         self.purgatory.close()
         try:
             await self._close_rooms()
+            self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
         finally:
             self._close_ports(self.config.listeners)
             self._release_locks()
@@ -215,10 +220,6 @@ class Node:
         await self.coordinators.close()
         self.fetchers.close()
         await self.isr_changes.close()
-        await self._close_cluster_rooms()
-        self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
-
-    async def _close_cluster_rooms(self) -> None:
         self.producer_ids.close()
         self.directory_assignments.close()
         await self.lifecycle.close()
@@ -226,16 +227,17 @@ class Node:
             self._registrar.close()
         for channel in self._channels:
             channel.close()
-        if self.config.is_controller:
-            await self.controller.close()
-        await self.quorum.close()
+        if self._quorum_started:
+            if self.config.is_controller:
+                await self.controller.close()
+            await self.quorum.close()
 
     async def _abandon(self) -> None:
         """Undo a start that failed half way."""
         self._http.close()
         self._close_ports(self.config.broker_listeners)
-        if self._channels:
-            await self._close_cluster_rooms()
+        if self._rooms_made:
+            await self._close_rooms()
         self._close_ports(self.config.listeners)
         for directory in self._directories:
             directory.go_offline()
