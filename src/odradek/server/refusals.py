@@ -107,7 +107,7 @@ def _access_refusal(request: Message, why: KafkaError) -> Message:
                 ]
             )
         case alter_user_scram_credentials.AlterUserScramCredentialsRequest():
-            names = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+            names = dict.fromkeys(each.name for each in [*request.deletions, *request.upsertions])
             return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
                 results=[
                     alter_user_scram_credentials.AlterUserScramCredentialsResult(
