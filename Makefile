@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim sim-long sim-mutants compat bench fmt docs lock clean
+.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos compat bench fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -52,6 +52,9 @@ sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew 
 sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must be caught by some seed
 	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \
 	  tests/simulation/test_quorum_mutants.py tests/simulation/test_raft_model.py
+
+chaos: $(READY) ## Kill, hold, stop, empty and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)
+	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')

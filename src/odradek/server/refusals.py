@@ -107,7 +107,8 @@ def _access_refusal(request: Message, why: KafkaError) -> Message:
                 ]
             )
         case alter_user_scram_credentials.AlterUserScramCredentialsRequest():
-            names = dict.fromkeys(each.name for each in [*request.deletions, *request.upsertions])
+            deleted = [each.name for each in request.deletions]
+            names = dict.fromkeys(deleted + [each.name for each in request.upsertions])
             return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
                 results=[
                     alter_user_scram_credentials.AlterUserScramCredentialsResult(
