@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from odradek.testing.node import RunningNode
 
 MASTER = "local[2]"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM for tests is gone before its better compiler would pay."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +46,7 @@ def open_test_session(master: str, directory: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory),
         "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     try:
         return open_session("odradek tests", master=master, conf=conf, log_file=directory / "spark.log")

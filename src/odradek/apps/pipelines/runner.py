@@ -72,6 +72,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         )
         if metrics is not None and not wishes.quiet:
             complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
+        running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
         shift = _Shift(pipeline, checkpoint, brokers, wishes, running)
         shift.start(spark)
         shift.work()

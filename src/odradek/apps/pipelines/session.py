@@ -50,6 +50,7 @@ USUAL = {
 }
 """Settings of every pipeline's session; `--conf` may say otherwise."""
 
+SHUFFLES = "spark.sql.shuffle.partitions"
 DEFAULT_MASTER = "local[*]"
 NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
 
@@ -80,6 +81,9 @@ def open_session(
     for key, setting in settings.items():
         builder = builder.config(key, setting)
     session: SparkSession = builder.getOrCreate()
+    where = session.sparkContext.master or ""
+    if submitted and where.startswith("local") and SHUFFLES not in (conf or {}):
+        session.conf.set(SHUFFLES, str(width(where)))  # Not Spark's 200, each of which would keep state of its own.
     return session
 
 
@@ -93,7 +97,7 @@ def settings_for(master: str | None) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(width(master)),
+            SHUFFLES: str(width(master)),
         }
     return settings
 
