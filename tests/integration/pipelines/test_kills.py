@@ -1,4 +1,4 @@
-"""kill -9 of an executor and of the driver: the lake is exactly what the input makes of it, all the same."""
+"""kill -9 of an executor, of the driver and of a leader: the lake is all the same exactly what it should be."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
+from odradek.apps.pipelines.plugin import QUICK_JVM
 from odradek.apps.pipelines.trial import Trial
-from odradek.testing.node import RunningNode
+from odradek.testing import running_node
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEMO = Path(__file__).parents[3] / "examples" / "pipelines" / "demo.py"
 RECORDS = 1_000
 PER_BATCH = 200
 PATIENCE_S = 240.0
@@ -46,6 +52,8 @@ class Driver:
     def __init__(self, file: Path, bootstrap: str, data: Path, *more: str) -> None:
         command = [sys.executable, "-m", "odradek", "pipeline", "run", str(file)]
         command += ["--bootstrap", bootstrap, "--data", str(data), *more]
+        for which in ("driver", "executor"):
+            command += ["--conf", f"spark.{which}.extraJavaOptions={QUICK_JVM}"]
         self._output = data / "driver.log"
         with self._output.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
@@ -87,10 +95,23 @@ class Driver:
         return self._output.read_text(errors="replace")
 
 
+@pytest.fixture(params=["odradek", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java])])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Brokers of both kinds: pipelines need nothing that Apache Kafka does not have."""
+    if request.param == "kafka":
+        from bench.apache_kafka import ApacheKafka
+
+        with ApacheKafka() as server:
+            yield server.bootstrap
+    else:
+        with running_node() as node:
+            yield node.bootstrap_servers
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="NOT TESTED: no /proc here, so executors cannot be found")
 @pytest.mark.timeout(900)
 def test_neither_an_executor_nor_the_driver_is_missed(
-    kafka: RunningNode, spark: object, written: Callable[[str], Path], tmp_path: Path
+    bootstrap: str, spark: SparkSession, written: Callable[[str], Path], tmp_path: Path
 ) -> None:
     try:
         find_java(os.environ)
@@ -98,12 +119,12 @@ def test_neither_an_executor_nor_the_driver_is_missed(
         pytest.skip(f"NOT TESTED: {missing}")
     draw = random.Random(int(os.environ.get("ODRADEK_KILL_SEED", "7")))
     file = written(PIPELINE)
-    trial = Trial(str(file), spark, kafka.bootstrap_servers, tmp_path)  # type: ignore[arg-type]
+    trial = Trial(str(file), spark, bootstrap, tmp_path)
     good = [number for number in range(RECORDS) if number % 100]
     values = [b'{"n": %d}' % number if number % 100 else b"spoilt %d" % number for number in range(RECORDS)]
     trial.send("numbers", *values)
 
-    driver = Driver(file, kafka.bootstrap_servers, tmp_path, "--quiet", "--master", "local-cluster[2,1,1024]")
+    driver = Driver(file, bootstrap, tmp_path, "--quiet", "--master", "local-cluster[2,1,1024]")
     try:
         driver.wait_for_batches(1)
         executors = driver.executors()
@@ -115,14 +136,14 @@ def test_neither_an_executor_nor_the_driver_is_missed(
         driver.kill()
     committed = trial.committed()
     kept = {row["n"] for row in trial.rows("lake")}
-    offsets = trial.spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    offsets = trial.spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     for row in offsets.option("subscribe", "numbers").load().collect():
         ahead = row.offset < next((o for at, o in committed.items() if at.partition == row.partition), 0)
         number = int(bytes(row.value).decode().strip('{}"n: spoilt'))
         assert not ahead or number % 100 == 0 or number in kept, "the group is ahead of what is in the lake"
     assert len(kept) < len(good), "the driver was killed on the way"
 
-    driver = Driver(file, kafka.bootstrap_servers, tmp_path, "--format", "json", "--available-now")
+    driver = Driver(file, bootstrap, tmp_path, "--format", "json", "--available-now")
     try:
         assert driver.wait() == 0, driver.told()
     finally:
@@ -138,3 +159,12 @@ def test_neither_an_executor_nor_the_driver_is_missed(
     letters = [each.value for each in trial.dead_letters()]
     assert sorted(letters) == sorted(value for value in values if value.startswith(b"spoilt"))
     assert sum(trial.committed().values()) == RECORDS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nor_is_the_leader_of_a_partition() -> None:
+    """On a cluster of three, by the example that `make demo` shows: it compares the lake with the records itself."""
+    ended = subprocess.run([sys.executable, str(DEMO)], capture_output=True, text=True, timeout=800, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "they are the same" in ended.stdout or "left out" in ended.stdout

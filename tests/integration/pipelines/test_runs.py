@@ -13,10 +13,12 @@ import pytest
 
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.session import Session
+from odradek.apps.clients import connect
 from odradek.apps.pipelines import command
 from odradek.apps.pipelines.dead_letters import replay
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.progress import MetricsServer, exposition
+from odradek.apps.pipelines.runner import Wishes, run
 from odradek.apps.pipelines.trial import Trial
 from odradek.client.cluster import TopicPartition
 
@@ -132,8 +134,6 @@ def test_what_cannot_work_is_refused_in_a_sentence(pipeline: Load, written: Writ
     assert "\n" not in told
     assert trial.run().records_read == 1, "and so it was"
 
-    from odradek.apps.clients import connect
-
     async def age_out() -> None:
         async with connect(trial.bootstrap).producer() as producer:
             for number in range(5):
@@ -147,14 +147,13 @@ def test_what_cannot_work_is_refused_in_a_sentence(pipeline: Load, written: Writ
     assert trial.run(allow_data_loss=True).records_read == 2
 
     missing = load(str(written(NUMBERS.replace('topic("numbers"', 'topic("nubmers"'), "missing.py")))
-    lone = Trial.__new__(Trial)
-    lone.pipeline, lone.spark, lone.directory = missing, trial.spark, tmp_path / "lone"
-    lone._session = Session({"bootstrap.servers": trial.bootstrap})
+    wishes = Wishes(data=str(tmp_path / "other"), available_now=True, quiet=True)
     with pytest.raises(Sentence, match=r"there is no topic nubmers\. Did you mean numbers\?"):
-        lone.run()
-    lone._session = Session({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "1000"})
+        run(missing, Session({"bootstrap.servers": trial.bootstrap}), wishes, spark=trial.spark)
+    nobody = Session({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "1000"})
     with pytest.raises(Sentence, match=r"cannot reach the cluster at 127\.0\.0\.1:1"):
-        lone.run()
+        run(missing, nobody, wishes, spark=trial.spark)
+    assert not (tmp_path / "other").exists()
 
 
 def test_mistakes_are_found_without_a_run(pipeline: Load, written: Written, capsys: pytest.CaptureFixture[str]) -> None:
