@@ -117,8 +117,8 @@ def load(bootstrap: str, count: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topics = {"bench-records": PARTITIONS, "bench-orders": PARTITIONS, "bench-customers": 1, "latency-in": 1}
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(*each, 1) for each in topics.items()])
-    for each in made.values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for each in admin.create_topics([NewTopic(*each, 1) for each in topics.items()]).values():
         each.result()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
     for number in range(CUSTOMERS):
