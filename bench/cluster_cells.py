@@ -12,6 +12,7 @@ from bench import acknowledgements, controller_loss, replay, wire
 from bench.acknowledgements import Stream, flowing
 from bench.cells import Floor, Metrics, Rig, Shape
 from bench.clusters import (
+    START_TIMEOUT_S,
     Cluster,
     hold,
     new_cluster,
@@ -138,10 +139,10 @@ def _node_start(stage: Stage) -> Metrics:
     wait_for_brokers(cluster.server(controller), len(cluster.servers) - 1, time.monotonic() + 30)
     started = time.monotonic()
     server.spawn()
-    wait_for_brokers(server, len(cluster.servers), started + 90)
+    wait_for_brokers(server, len(cluster.servers), started + START_TIMEOUT_S)
     registered = time.monotonic()
     live = wait_for_leaders(
-        cluster.servers, stage.topics, partitions=stage.setting.partitions, deadline=registered + 120
+        cluster.servers, stage.topics, partitions=stage.setting.partitions, deadline=registered + START_TIMEOUT_S
     )
     return {"seconds": registered - started, "all_live_s": live - started}
 
