@@ -47,14 +47,17 @@ class Reader(Client):
         asked_at = len(self.cluster.history.events)
         ends = []
         for timestamp in (EARLIEST, LATEST):
-            asked = ListOffsetsPartition(partition_index=partition.index, timestamp=timestamp)
+            asked = ListOffsetsPartition(
+                partition_index=partition.index, current_leader_epoch=self.leader_epoch, timestamp=timestamp
+            )
             topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
             response = await self.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse, 7)
             answer = response.topics[0].partitions[0]
             if answer.error_code:
                 raise TryAgain
             ends.append(answer.offset)
-        found = Bounds(partition, ends[0], ends[1], asked_at, self._final)
+        observer = self.name if self.leader_epoch >= 0 else ""
+        found = Bounds(partition, ends[0], ends[1], asked_at, self._final, observer)
         self.cluster.history.add(found)
         return found
 

@@ -75,13 +75,18 @@ class Read:
 
 @value
 class Bounds:
-    """Somebody asked where a log starts and ends; the question left when the history had `asked_at` events."""
+    """Somebody asked where a log starts and ends; the question left when the history had `asked_at` events.
+
+    Where it has several replicas, `observer` says who asked: a leader that was replaced and does not know it yet may
+    tell an old end, though not to whom knows of its successor.
+    """
 
     partition: Partition
     log_start_offset: int
     log_end_offset: int
     asked_at: int
     final: bool = False
+    observer: str = ""
 
 
 @value
@@ -238,6 +243,14 @@ class Committed:
 
 
 @value
+class Truncated:
+    """A node cut its metadata log there."""
+
+    node_id: int
+    end_offset: int
+
+
+@value
 class ChangeSent:
     """A client is about to ask for a change of metadata, after which a fact is `wanted` (None: gone)."""
 
@@ -309,7 +322,7 @@ class ReplicaHolds:
 ReplicaEvent: TypeAlias = WatermarkSeen | ReplicaHolds
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
 QuorumEvent: TypeAlias = (
-    LeaderKnown | Promised | Committed | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
+    LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
 Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent

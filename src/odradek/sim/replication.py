@@ -150,6 +150,9 @@ class AtLeader(Client):
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.partition_index == wanted.index and partition.leader_id in addresses:
+                    if partition.leader_epoch < self.leader_epoch:
+                        raise TryAgain  # The broker that was asked knows less.
+                    self.leader_epoch = partition.leader_epoch
                     return addresses[partition.leader_id]
         raise TryAgain
 

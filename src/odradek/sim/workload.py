@@ -77,6 +77,8 @@ class Client:
         self.cluster = cluster
         self.name = name
         self.partitions = partitions
+        self.leader_epoch = -1
+        """The newest that this client knows of; it asks nobody of an older one."""
         self.draw: random.Random = cluster.draw(name)
         self.topic_ids: dict[str, Uuid] = {}
         self._network = cluster.client_network(name, life)

@@ -1,4 +1,4 @@
-"""Nobody is told that a log ends before where somebody was told that it ends: a new leader waits until it knows."""
+"""Nobody is told that a log ends before where he was told that it ends: a new leader waits until it knows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from odradek.sim.history import Bounds, History, Partition
 
 
 def check(history: History) -> list[str]:
-    told: dict[Partition, list[tuple[int, int]]] = {}
+    told: dict[tuple[Partition, str], list[tuple[int, int]]] = {}
     broken = []
     for index, event in enumerate(history.events):
-        for partition in [partition for partition in told if history.may_lose(partition, event)]:
-            del told[partition]
+        for key in [key for key in told if history.may_lose(key[0], event)]:
+            del told[key]
         if isinstance(event, Bounds):
-            earlier = told.setdefault(event.partition, [])
+            earlier = told.setdefault((event.partition, event.observer), [])
             most = max((end for when, end in earlier if when < event.asked_at), default=0)
             if event.log_end_offset < most:
                 broken.append(f"{event.partition} was told to end at {most} and then at {event.log_end_offset}")
