@@ -124,13 +124,13 @@ class Faults:
         machine = self._machine
         unlimited = machine.device.capacity
         machine.device.capacity = machine.device.used + self._draw.randrange(10_000)
-        machine.may_give_up = True
+        machine.may_give_up = (OSError,)
         machine.history.add(DiskFilled())
         machine.trace.note("disk", "is almost full")
         await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
         machine.device.capacity = unlimited
         machine.trace.note("disk", "has room again")
-        machine.may_give_up = False
+        machine.may_give_up = ()
         if machine.gave_up:
             await machine.crash("process")
             await self._start_again()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from odradek.ids import Uuid
 from odradek.metadata.image import Image
 from odradek.values import value
 
@@ -233,13 +234,15 @@ class Promised:
 class Committed:
     """A node came to know that batches of the metadata log are committed, and has them in its image.
 
-    Where it loaded a snapshot, the batches before it are not told again.
+    Where it loaded a snapshot, the batches before it are not told again. A broker tells under which incarnation id it
+    registers, which another process with its node id does not have.
     """
 
     node_id: int
     life: int
     batches: tuple[Batch, ...]
     image: Image
+    incarnation_id: Uuid | None = None
 
 
 @value

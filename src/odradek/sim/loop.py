@@ -123,7 +123,7 @@ class _Timer(asyncio.TimerHandle):
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """Ready callbacks in order, timers by time and then by the order they were set."""
 
-    def __init__(self, *, max_steps: int = 5_000_000) -> None:
+    def __init__(self, *, max_steps: int = 1_500_000) -> None:
         self.steps = 0
         self.failures: list[str] = []
         self._max_steps = max_steps

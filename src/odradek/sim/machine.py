@@ -63,8 +63,8 @@ class Machine:
         self.clock = SimulatedClock(around.loop)
         self.device = Device(around.draw(f"{name} disk"), around.trace, name=name)
         self.device.provide("/data")
-        self.may_give_up = False
-        """Set while the disk is full: a node that cannot write its metadata log is right to end itself."""
+        self.may_give_up: tuple[type[BaseException], ...] = ()
+        """Why the node would be right to end itself now, as where the disk is full and it cannot write its log."""
         self.gave_up = False
         self.power_is_silent = False
         """Whether a loss of power is not heard by others until the machine is back."""
@@ -161,9 +161,9 @@ class Machine:
 
     def _note_failure(self, life: Life, failure: BaseException) -> None:
         """A node that gives up has found itself wrong; one that is being unwound has not."""
-        if life.alive and self.may_give_up and isinstance(failure, OSError):
+        if life.alive and isinstance(failure, self.may_give_up):
             self.trace.note(self.name, f"gives up: {failure}")
-            self.trace.mark("node gave up on a full disk")
+            self.trace.mark("node gave up on a full disk" if isinstance(failure, OSError) else "node gave up its place")
             self.gave_up = True
         elif life.alive:
             self._loop.failures.append(f"{self.name} gave up: {failure!r}")

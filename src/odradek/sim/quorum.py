@@ -49,6 +49,7 @@ STATES = (
     "one way cut",
     "connection cut",
     "connection stalled",
+    "broker replaced",
     "clock set",
     "static voters",
     "dynamic voters",
@@ -60,6 +61,8 @@ STATES = (
 CLUSTER_ID = "c2ltdWxhdGlvbi1ydW4tMQ"
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
+TWIN = 1000
+"""What is added to a node's id in the history where another process has the same one."""
 RUN_S = 45.0
 """Within which faults begin; with the time to settle and what comes then, a run takes a minute or more."""
 SETTLE_S = 60.0
@@ -150,13 +153,32 @@ class QuorumCluster(Cluster):
         for name, machine in self.machines.items():
             member = self.members[name]
             machine.power_is_silent = True
-            machine.make_node = functools.partial(ProbedNode, machine)
+            machine.make_node = functools.partial(ProbedNode, machine, member.node_id)
             directory_id = _format(machine, voters, SimulatedEntropy(self.draw(f"{name} format")))
             if member.is_controller:
                 self.controllers[member.node_id] = Controller(member.node_id, name, CONTROLLER_PORT, directory_id)
             self.internet.machines[name] = None
+        self.twins = self._twins()
         self.trace.mark("dynamic voters" if self.shape.dynamic else "static voters")
         self.trace.mark("roles together" if self.shape.combined else "roles apart")
+
+    def _twins(self) -> tuple[Machine, Machine] | None:
+        """A broker's machine and another that can take its place; none where brokers are controllers as well."""
+        brokers = [member for member in self.members.values() if not member.is_controller]
+        if not brokers:
+            return None
+        machine = self.machines[brokers[0].name]
+        name = f"{machine.name}-twin"
+        listeners = machine.properties["listeners"].replace(machine.name, name)
+        twin = Machine(self, name, machine.properties | {"listeners": listeners})
+        twin.make_node = functools.partial(ProbedNode, twin, TWIN + brokers[0].node_id)
+        _format(twin, None, SimulatedEntropy(self.draw(f"{name} format")))
+        return machine, twin
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self.twins is not None:
+            self.twins[1].abandon()
 
     def leader(self) -> Machine | None:
         """Who leads the quorum, as far as it knows itself; of several the one with the newest epoch."""
@@ -261,7 +283,7 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
 async def scenario(cluster: Cluster, *, power: bool) -> None:
     assert isinstance(cluster, QuorumCluster)
     draw = cluster.draw("scenario")
-    faults = QuorumFaults(cluster, power=power, leader=cluster.leader)
+    faults = QuorumFaults(cluster, power=power, leader=cluster.leader, twins=cluster.twins)
     for machine in cluster.machines.values():
         faults.start(machine)
     clients = [

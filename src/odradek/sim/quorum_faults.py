@@ -10,15 +10,19 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 
+from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE
 from odradek.sim.cluster import Cluster
 from odradek.sim.disk import Keep
 from odradek.sim.machine import Gone, Machine
 
 LONGEST_PAUSE_S = 8.0
 STRIKE_PATIENCE_S = 6.0
+VOTE_PATIENCE_S = 15.0
 LONGEST_HOLD_S = 14.0
 LONGEST_CUT_S = 15.0
 LONGEST_DOWN_S = 5.0
+REPLACING_S = 12
+"""How long a broker may take to be taken for dead, and another to register in its place."""
 
 Way = tuple[str, str]
 
@@ -26,13 +30,22 @@ Way = tuple[str, str]
 class QuorumFaults:
     """A number of faults, drawn from the seed."""
 
-    def __init__(self, cluster: Cluster, *, power: bool, leader: Callable[[], Machine | None]) -> None:
-        """`leader` is who leads the quorum now: it is struck more often than chance would have it."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        power: bool,
+        leader: Callable[[], Machine | None],
+        twins: tuple[Machine, Machine] | None = None,
+    ) -> None:
+        """`leader` is who leads the quorum now: it is struck more often than chance would have it. `twins` are a
+        broker's machine and one that can take its place."""
         self._cluster = cluster
         self._trace = cluster.trace
         self._machines = list(cluster.machines.values())
         self._power = power
         self._leader = leader
+        self._twins = twins
         self._draw = cluster.draw("faults")
         self._struck: list[Machine] = []
         """Machines that somebody has plans with already."""
@@ -40,7 +53,8 @@ class QuorumFaults:
         self.kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (5, self._kill),
             (1, self._kill_all),
-            (4, self._strike),
+            (4, self._strike_anywhere),
+            (3, self._strike_after_vote),
             (2, self._restart),
             (4, self._hold),
             (2, self._slow_process),
@@ -52,6 +66,8 @@ class QuorumFaults:
             (2, self._stall_connections),
             (1, self._set_clock),
         ]
+        if twins is not None:
+            self.kinds.append((4, self._replace))
 
     async def run(self, count: int, longest_s: float) -> None:
         """So many faults, begun within `longest_s` or as soon as there is somebody to strike; over when all are."""
@@ -85,15 +101,34 @@ class QuorumFaults:
         self._trace.mark("all nodes crashed")
         await asyncio.gather(*(self._bring_back(machine) for machine in machines))
 
-    async def _strike(self) -> None:
+    async def _strike_anywhere(self) -> None:
         """Let a node die in some change of its disk that is yet to come."""
-        machine = self._choose()
         left = [self._draw.randrange(1, 40)]
+
+        def strikes(path: str) -> bool:
+            left[0] -= 1
+            return left[0] <= 0
+
+        await self._strike(self._choose(), strikes, STRIKE_PATIENCE_S)
+
+    async def _strike_after_vote(self) -> None:
+        """Let a node die in the first change of its disk after it has promised something to the quorum."""
+        promised = [False]
+
+        def strikes(path: str) -> bool:
+            writes = QUORUM_STATE_FILE in path
+            strike = promised[0] and not writes
+            promised[0] |= writes
+            return strike
+
+        await self._strike(self._choose(), strikes, VOTE_PATIENCE_S)
+
+    async def _strike(self, machine: Machine, strikes: Callable[[str], bool], patience_s: float) -> None:
+        """Let a node die in the change that is chosen, or not if that does not come soon enough."""
         struck = asyncio.Event()
 
         def on_change(path: str, length: int) -> int | None:
-            left[0] -= 1
-            if left[0]:
+            if not strikes(path):
                 return None
             machine.device.on_change = None
             struck.set()
@@ -102,7 +137,7 @@ class QuorumFaults:
 
         machine.device.on_change = on_change
         try:
-            async with asyncio.timeout(STRIKE_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 await struck.wait()
         except TimeoutError:
             machine.device.on_change = None
@@ -133,6 +168,31 @@ class QuorumFaults:
     def _started(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), Gone):
             self._cluster.loop.failures.append(f"a start failed: {task.exception()!r}")
+
+    async def _replace(self) -> None:
+        """Another process takes the place of a broker that stands still, which then goes on as if nothing had been."""
+        assert self._twins is not None
+        machine, twin = self._twins
+        if machine in self._struck or not machine.is_up:
+            return
+        self._struck.append(machine)
+        machine.may_give_up = (Exception,)
+        machine.hold()
+        self.start(twin)
+        for _ in range(REPLACING_S * 100):
+            await asyncio.sleep(0.01)
+            if twin.node is not None and hasattr(twin.node, "lifecycle") and twin.node.lifecycle.broker_epoch >= 0:
+                self._trace.mark("broker replaced")
+                twin.hold()
+                break
+        machine.go_on()
+        await asyncio.sleep(1 + self._draw.random() * 3)
+        twin.go_on()
+        await asyncio.sleep(self._draw.random() * 3)
+        machine.may_give_up = ()
+        for each in (machine, twin):
+            await each.crash("process")
+        await self._bring_back(machine)
 
     # Nodes stay, but are not quite there.
 

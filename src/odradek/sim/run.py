@@ -113,11 +113,11 @@ def play(
         running = _SCENARIOS[scenario](cluster, power=power)
         broken = _run(cluster, running, deadline_s=deadline_s)
     finally:
+        cluster.abandon()
+        cluster.loop.close()
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
-        cluster.abandon()
-        cluster.loop.close()
         gc.set_threshold(*thresholds)
         gc.unfreeze()
     broken += cluster.loop.failures

@@ -45,6 +45,7 @@ from odradek.sim.history import (
     ProducerIdGiven,
     Promised,
     QuorumSettled,
+    Truncated,
 )
 
 TOPIC_ID = Uuid(b"0123456789abcdef")
@@ -66,7 +67,12 @@ def image(offset: int, *records: Message, base: Image = EMPTY_IMAGE) -> Image:
 
 
 def committed(node_id: int, offset: int, *records: Message, life: int = 1, crc: int = 7, epoch: int = 1) -> Committed:
-    return Committed(node_id, life, (Batch(offset, offset, epoch, crc),), image(offset, *records))
+    batches = (Batch(offset, offset, epoch, crc),)
+    return Committed(node_id, life, batches, image(offset, *records), incarnation(node_id))
+
+
+def incarnation(node_id: int) -> Uuid:
+    return Uuid(bytes([node_id]) * 16)
 
 
 def leader(node_id: int, epoch: int, leader_id: int, *, life: int = 1) -> LeaderKnown:
@@ -76,7 +82,7 @@ def leader(node_id: int, epoch: int, leader_id: int, *, life: int = 1) -> Leader
 def broker(broker_id: int, epoch: int, *, fenced: bool = False) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=broker_id,
-        incarnation_id=TOPIC_ID,
+        incarnation_id=incarnation(broker_id),
         broker_epoch=epoch,
         fenced=fenced,
         end_points=[],
@@ -158,6 +164,14 @@ def test_what_is_committed_is_the_same_everywhere() -> None:
     assert told.startswith("offset 6 was committed as offsets 6 to 6 of epoch 1, CRC 00000007 on node 1 and as ")
     (told,) = committed_same.check(history(*good, committed(1, 6, life=2, epoch=2)))
     assert "of epoch 2" in told
+
+
+def test_what_is_known_to_be_committed_is_not_cut() -> None:
+    good = (committed(1, 5), committed(2, 9), Truncated(1, 6))
+    assert committed_same.check(history(*good)) == []
+    assert committed_same.check(history(*good, Truncated(1, 5))) == [
+        "node 1 cut its log to 5, and knew that everything up to 5 is committed"
+    ]
 
 
 def test_images_of_one_offset_are_the_same() -> None:

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 from odradek.metadata.image import Image
-from odradek.sim.history import Batch, Committed, History
+from odradek.sim.history import Batch, Committed, History, Truncated
 
 
 def check(history: History) -> list[str]:
-    return [*_of_batches(history), *_of_images(history)]
+    return [*_of_batches(history), *_cut(history), *_of_images(history)]
 
 
 def _of_batches(history: History) -> list[str]:
@@ -25,6 +25,21 @@ def _of_batches(history: History) -> list[str]:
                         f"offset {batch.base_offset} was committed as {_told(first)} on node {by} "
                         f"and as {_told(batch)} on node {event.node_id}"
                     )
+    return broken
+
+
+def _cut(history: History) -> list[str]:
+    """What a node knows to be committed it never lets go of, also where it could get it again."""
+    known: dict[int, int] = {}
+    broken = []
+    for event in history.events:
+        if isinstance(event, Committed):
+            known[event.node_id] = max(known.get(event.node_id, -1), event.image.provenance.offset)
+        elif isinstance(event, Truncated) and event.end_offset <= known.get(event.node_id, -1):
+            broken.append(
+                f"node {event.node_id} cut its log to {event.end_offset}, "
+                f"and knew that everything up to {known[event.node_id]} is committed"
+            )
     return broken
 
 

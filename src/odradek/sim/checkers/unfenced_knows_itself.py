@@ -5,24 +5,26 @@ Before, it cannot know what it leads, and only a heartbeat of an older incarnati
 
 from __future__ import annotations
 
+from odradek.ids import Uuid
 from odradek.sim.history import Committed, History
 
 
 def check(history: History) -> list[str]:
-    seen: dict[int, int] = {}
+    seen: dict[Uuid | None, int] = {}
     told: set[tuple[int, int]] = set()
     broken = []
     for event in history.events:
         if isinstance(event, Committed):
             offset = event.image.provenance.offset
-            seen[event.node_id] = max(seen.get(event.node_id, -1), offset)
+            seen[event.incarnation_id] = max(seen.get(event.incarnation_id, -1), offset)
             for broker in event.image.cluster.brokers.values():
                 registration = broker.broker_id, broker.broker_epoch
-                if broker.fenced or registration in told or seen.get(broker.broker_id, -1) >= broker.broker_epoch:
+                known = seen.get(broker.incarnation_id, -1)
+                if broker.fenced or registration in told or known >= broker.broker_epoch:
                     continue
                 told.add(registration)
                 broken.append(
                     f"broker {broker.broker_id} is unfenced at offset {offset} in epoch {broker.broker_epoch}, "
-                    f"and has itself seen no more than offset {seen.get(broker.broker_id, -1)}"
+                    f"and has itself seen no more than offset {known}"
                 )
     return broken
