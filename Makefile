@@ -40,18 +40,19 @@ demo: $(READY) ## See a consumer, a node, and the leader of three nodes be kille
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/pipelines/demo.py
 
-sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups or quorum; ARGS=--trace)
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups, quorum or replication; ARGS=--trace)
 	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
 
 sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew or SEED=7; a core each (COUNT=2000)
 	@seed=$${SEED:-$$RANDOM$$RANDOM}; count=$(or $(COUNT),2000); cores=$$(getconf _NPROCESSORS_ONLN); \
-	for scenario in logs groups quorum; do for start in $$(seq $$seed 100 $$((seed + count - 1))); do \
+	for scenario in logs groups quorum replication; do for start in $$(seq $$seed 100 $$((seed + count - 1))); do \
 	  echo --scenario $$scenario --seed $$start --count 100; done; done | \
 	xargs -P $$cores -L 1 $(BIN)/python -m odradek.sim.run --quiet
 
 sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must be caught by some seed
 	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \
-	  tests/simulation/test_quorum_mutants.py tests/simulation/test_raft_model.py
+	  tests/simulation/test_quorum_mutants.py tests/simulation/test_replication_mutants.py \
+	  tests/simulation/test_raft_model.py
 
 chaos: $(READY) ## Kill, hold, stop, empty and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)
 	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
