@@ -171,13 +171,14 @@ class _Reading:
             assert self._struct is not None
             wanted = StructType([*self._struct.fields]).add(CORRUPT, StringType())
             options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-            return records.withColumn("_parsed", F.from_json(F.col("value").cast("string"), wanted, options))
+            return records.withColumn("_parsed", _once(F.from_json(F.col("value").cast("string"), wanted, options)))
         if self._schema.kind == "avro":
             from pyspark.sql.avro.functions import from_avro
 
             data = F.expr(f"substring(value, {REGISTRY_PREFIX_BYTES + 1})")
             source = data if self._schema.registry_prefix else F.col("value")
-            return records.withColumn("_parsed", from_avro(source, self._schema.fields, {"mode": "PERMISSIVE"}))
+            parsed = from_avro(source, self._schema.fields, {"mode": "PERMISSIVE"})
+            return records.withColumn("_parsed", _once(parsed))
         return records
 
     def columns(self) -> list[Column]:
@@ -254,6 +255,18 @@ def _json_struct(schema: Schema) -> StructType:
         ) from wrong
     assert isinstance(struct, StructType)
     return struct
+
+
+def _once(column: Column) -> Column:
+    """The same, but computed once a row.
+
+    Spark moves filters below projections by writing what a column is computed from in place of its name, as often as
+    the filter names it: every record would be parsed once for each field that is looked at. It does not where a
+    projection depends on something that is not settled, such as the number of the task, whatever that is.
+    """
+    from pyspark.sql import functions as F
+
+    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def _is_utf8(column: Column) -> Column:
