@@ -240,7 +240,7 @@ def report(found: dict[int, dict[str, object]], *, records: int, repeat: int, se
         "# Pipelines over Odradek and over Apache Kafka",
         "",
         f"`python -m bench.pipelines --records {records}`: {os.cpu_count()} cores shared by both servers, Spark and",
-        f"whatever else ran; {repeat} rounds after one to warm up, medians; {seconds / 60:.0f} minutes. Records of",
+        f"whatever else ran; medians of {repeat} after one to warm up; {seconds / 60:.0f} minutes. Records of",
         f"{RECORD_BYTES} B, {PARTITIONS} partitions.",
         "",
         "| Pipeline | Spark | Apache Kafka | Odradek | Ratio |",
