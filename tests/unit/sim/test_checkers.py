@@ -5,11 +5,14 @@ from __future__ import annotations
 from odradek.sim.checkers import (
     acknowledged_kept,
     check,
+    ends_forward,
     log_end,
     producer_order,
     producer_state,
+    replicas_same,
     same_record,
     seen_stays,
+    watermark_forward,
 )
 from odradek.sim.history import (
     Acknowledged,
@@ -22,8 +25,10 @@ from odradek.sim.history import (
     ProcessCrashed,
     Read,
     Rejected,
+    ReplicaHolds,
     Restarted,
     Sent,
+    WatermarkSeen,
 )
 
 PLAIN = Partition("plain", 0)
@@ -125,3 +130,28 @@ def test_refusals_need_a_reason() -> None:
     assert producer_state.check(history(first, PowerLost(), refused)) == []
     assert producer_state.check(history(DiskFilled(), first, refused)) == complaint
     assert producer_state.check(history(DiskFilled(), first, second, refused)) == []
+
+
+def test_a_watermark_goes_back_only_with_another_epoch_or_life() -> None:
+    seen = [WatermarkSeen("node-1", 1, PLAIN, 3, 7), WatermarkSeen("node-1", 1, PLAIN, 4, 5)]
+    assert watermark_forward.check(history(*seen, WatermarkSeen("node-1", 2, PLAIN, 4, 4))) == []
+    assert watermark_forward.check(history(*seen, WatermarkSeen("node-1", 1, PLAIN, 4, 4))) == [
+        "plain-0: the watermark went back from 5 to 4 on node-1, which leads epoch 4"
+    ]
+
+
+def test_nobody_is_told_an_earlier_end_than_before() -> None:
+    told = Bounds(PLAIN, 0, 7, asked_at=0, observer="o")
+    assert ends_forward.check(history(told, Bounds(PLAIN, 0, 6, asked_at=0, observer="o"))) == []
+    assert ends_forward.check(history(told, Bounds(PLAIN, 0, 6, asked_at=1, observer="other"))) == []
+    assert ends_forward.check(history(told, Bounds(PLAIN, 0, 6, asked_at=1, observer="o"))) == [
+        "plain-0 was told to end at 7 and then at 6"
+    ]
+
+
+def test_replicas_hold_the_same_below_the_watermark() -> None:
+    one = ReplicaHolds("node-1", PLAIN, 0, 2, ((0, b"a"), (1, b"b")))
+    assert replicas_same.check(history(one, ReplicaHolds("node-2", PLAIN, 1, 2, ((1, b"b"), (2, b"x"))))) == []
+    assert replicas_same.check(history(one, ReplicaHolds("node-2", PLAIN, 0, 2, ((0, b"a"), (1, b"x"))))) == [
+        "plain-0 is not the same on node-1 and node-2 below 2"
+    ]
