@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos compat bench fmt docs lock clean
+.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos compat bench bench-clusters fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -62,6 +62,9 @@ compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka
 
 bench: $(READY) ## Side by side with Apache Kafka, into bench/RESULTS.md (ARGS=--quick)
 	$(BIN)/python -m bench.run $(ARGS)
+
+bench-clusters: $(READY) ## Three nodes beside three of Apache Kafka (ARGS="--server odradek --cell 'gap-*'")
+	$(BIN)/python -m bench.run_clusters $(ARGS)
 
 fmt: $(READY) ## Format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .
