@@ -67,7 +67,7 @@ def test_a_watermark_of_the_leader_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_a_follower_that_never_compares_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "divergence", lambda log, **_: None)
-    assert caught(*LOST, "was refused without a reason")
+    assert caught(*LOST, "was refused without a reason", "not all replicas came in sync")
 
 
 @pytest.mark.slow
