@@ -27,6 +27,7 @@ from odradek.sim.checkers import (
     fenced_leads_nothing,
     one_leader,
     one_vote,
+    own_epoch_first,
     producer_ids_once,
     quorum_settles,
     unfenced_knows_itself,
@@ -47,6 +48,7 @@ from odradek.sim.history import (
     QuorumSettled,
     Truncated,
 )
+from odradek.values import replace
 
 TOPIC_ID = Uuid(b"0123456789abcdef")
 RETENTION = Fact(facts.TOPIC_CONFIG, "t", "retention.ms")
@@ -164,6 +166,19 @@ def test_what_is_committed_is_the_same_everywhere() -> None:
     assert told.startswith("offset 6 was committed as offsets 6 to 6 of epoch 1, CRC 00000007 on node 1 and as ")
     (told,) = committed_same.check(history(*good, committed(1, 6, life=2, epoch=2)))
     assert "of epoch 2" in told
+
+
+def test_a_leader_commits_something_of_its_own_first() -> None:
+    def of_epoch(node_id: int, offset: int, epoch: int) -> Committed:
+        return Committed(
+            node_id, 1, (), replace(image(0), provenance=Provenance(Offset(offset), LeaderEpoch(epoch), 0))
+        )
+
+    good = (of_epoch(2, 5, 1), leader(1, 3, 1), of_epoch(1, 5, 1), of_epoch(1, 7, 3), of_epoch(2, 7, 3))
+    assert own_epoch_first.check(history(*good, leader(1, 4, 2), of_epoch(1, 9, 3))) == []
+    assert own_epoch_first.check(history(leader(1, 3, 1), of_epoch(1, 5, 1))) == [
+        "node 1, which leads epoch 3, commits up to offset 5 with nothing newer than epoch 1"
+    ]
 
 
 def test_what_is_known_to_be_committed_is_not_cut() -> None:
