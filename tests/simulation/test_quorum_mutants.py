@@ -46,6 +46,7 @@ def test_a_vote_that_is_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(" went back from epoch ", " voted for ", " is led by ", "quorum-state cannot be read", power=True)
 
 
+@pytest.mark.slow
 def test_a_vote_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     grants = Raft._grants
 
@@ -58,7 +59,6 @@ def test_a_vote_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(" is led by ", " voted for ")
 
 
-@pytest.mark.slow
 def test_a_commit_counted_from_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_all(self: Progress) -> Offset:
         ends = sorted((self._end_of(voter) for voter in self.voters), reverse=True)
