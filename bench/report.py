@@ -19,6 +19,7 @@ UNITS = {
     "idle_cpu_percent": "% of a core idle",
     "p50_ms": "ms p50",
     "rebalance_ms": "ms a rebalance",
+    "cpu_ms": "ms of CPU",
     "p99_ms": "ms p99",
     "rss_mib": "MiB RSS",
     "pss_mib": "MiB PSS",
