@@ -164,8 +164,13 @@ def test_kafka_features_makes_a_static_quorum_a_dynamic_one(tmp_path: Path) -> N
     """kraft.version 1: the voters are in the log with their directory ids, and can be changed from then on."""
     with new_cluster(tmp_path) as cluster:
         address = ("--bootstrap-server", cluster.bootstrap)
-        said = tool(FEATURES, *address, "upgrade", "--feature", "kraft.version=1")
-        assert "kraft.version was upgraded to 1" in said, said
+
+        def upgraded() -> bool:
+            said = tool(FEATURES, *address, "upgrade", "--feature", "kraft.version=1", check=False)
+            return "kraft.version was upgraded to 1" in said
+
+        # Voters tell the leader their directory ids within a few seconds after it began to lead; before, it refuses.
+        eventually(upgraded, True)
         status = tool(QUORUM, *address, "describe", "--status")
         voters = re.search(r"CurrentVoters:\s+(\[.*\])", status)
         assert voters is not None, status
