@@ -11,9 +11,10 @@ import random
 from collections.abc import Callable
 
 from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, LeaderEpoch, NodeId, Offset
-from odradek.metadata.raft.core import Raft, Role, Send, Timing
+from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.snapshot import SnapshotId
+from odradek.metadata.raft.state import Role, Send, Timing
 from odradek.metadata.raft.voters import Membership, Voter
 from odradek.metadata.raft.wire import LeaderNews
 from odradek.protocol.codec import Message
@@ -359,6 +360,10 @@ class Model:
         high_watermark = core.high_watermark
         if high_watermark > len(replica.log.entries):
             raise Broken(f"{node_id} has committed up to {high_watermark} of {len(replica.log.entries)}")
+        if core.is_leader and high_watermark > len(self.committed):
+            newest = replica.log.entries[high_watermark - 1][0]
+            if newest < core.epoch:
+                raise Broken(f"{node_id} leads epoch {core.epoch} and commits with nothing newer than epoch {newest}")
         for offset in range(self.known.get((node_id, replica.life), 0), max(high_watermark, 0)):
             entry = replica.log.entries[offset]
             if offset == len(self.committed):
