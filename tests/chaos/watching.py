@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from odradek.testing.cluster import ClusterNode, RunningCluster
@@ -15,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 
 def partitions_of(cluster: RunningCluster, topic: str) -> dict[int, PartitionMetadata]:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "socket.timeout.ms": 5000})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "socket.timeout.ms": 5000, "log_level": 0})
     return dict(admin.list_topics(topic, timeout=10).topics[topic].partitions)
 
 
@@ -38,10 +39,14 @@ def wait_until_in_sync(cluster: RunningCluster, topic: str, replicas: int = 3) -
 
 
 def until(look: Callable[[], ResultT], good: Callable[[ResultT], bool], what: str) -> ResultT:
-    """Look again and again until it is good."""
+    """Look again and again until it is good; a question that the broker which was asked took along is asked again."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = look()
+        try:
+            found = look()
+        except KafkaException as unanswered:
+            assert time.monotonic() < deadline, f"waited for: {what}; {unanswered}"
+            continue
         if good(found):
             return found
         assert time.monotonic() < deadline, f"waited for: {what}; found {found!r}"
