@@ -39,7 +39,7 @@ def wait_until_in_sync(cluster: RunningCluster, topic: str, replicas: int = 3) -
 
 
 def until(look: Callable[[], ResultT], good: Callable[[ResultT], bool], what: str) -> ResultT:
-    """Look again and again until it is good; a question that the broker which was asked took along is asked again."""
+    """Look again and again until it is good; a question that got no answer is asked again, too."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
