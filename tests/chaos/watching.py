@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -41,13 +42,11 @@ def wait_until_in_sync(cluster: RunningCluster, topic: str, replicas: int = 3) -
 def until(look: Callable[[], ResultT], good: Callable[[ResultT], bool], what: str) -> ResultT:
     """Look again and again until it is good; a question that got no answer is asked again, too."""
     deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
+    found: ResultT | None = None
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException):
             found = look()
-        except KafkaException as unanswered:
-            assert time.monotonic() < deadline, f"waited for: {what}; {unanswered}"
-            continue
-        if good(found):
-            return found
-        assert time.monotonic() < deadline, f"waited for: {what}; found {found!r}"
+            if good(found):
+                return found
         time.sleep(0.05)
+    raise AssertionError(f"waited for: {what}; found {found!r}")
