@@ -7,7 +7,7 @@ from tests.simulation.playing import Played, play_all
 
 from odradek.sim.replication import STATES
 
-SEEDS = range(1, 121)
+SEEDS = range(1, 201)
 FEWEST_FAULTS = 3
 """Seeds 10, 15 and 17 found a follower whose last epoch had no record, and who asked for ever because of it."""
 

@@ -157,6 +157,22 @@ def test_a_file_is_read_when_it_is_delivered() -> None:
         play(seed, scene)
 
 
+def test_a_file_that_was_closed_before_it_is_delivered_costs_the_connection() -> None:
+    async def scene(town: Town) -> None:
+        client, server = await town.connected()
+        file = town.disk.open("/f", create=True)
+        file.write(b"abcdefgh", 0)
+        server.wire.send([FileSlice(file, 0, 8)])
+        file.close()
+        await asyncio.sleep(1)
+        assert client.heard == b""
+        assert client.losses == [None]
+        assert len(server.losses) == 1
+
+    for seed in range(5):
+        play(seed, scene)
+
+
 def test_what_was_sent_before_finish_arrives() -> None:
     async def scene(town: Town) -> None:
         client, server = await town.connected()
