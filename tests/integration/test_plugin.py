@@ -131,7 +131,15 @@ import sys
 
 def test_light():
     imported = sorted(name for name in sys.modules if name.split(".")[0] == "odradek")
-    assert imported == ["odradek", "odradek.testing", "odradek.testing.plugin"]
+    assert imported == [
+        "odradek",
+        "odradek.apps",
+        "odradek.apps.pipelines",
+        "odradek.apps.pipelines.plugin",
+        "odradek.testing",
+        "odradek.testing.plugin",
+    ]
+    assert "pyspark" not in sys.modules
 """,
     )
     expect(ran, passed=1)
