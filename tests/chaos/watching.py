@@ -31,12 +31,27 @@ def leader_of(cluster: RunningCluster, topic: str, index: int = 0) -> ClusterNod
 
 
 def wait_until_in_sync(cluster: RunningCluster, topic: str, replicas: int = 3) -> None:
-    """Until every partition has that many replicas in sync."""
+    """Until every partition has that many replicas in sync, and every broker says so.
 
-    def sizes() -> list[int]:
-        return [len(partition.isrs) for partition in partitions_of(cluster, topic).values()]
+    One that was cut off believes what it knew before for a while, and tells it whoever asks, as Kafka's brokers do.
+    """
 
-    until(sizes, lambda found: bool(found) and min(found) == replicas, f"{replicas} replicas in sync everywhere")
+    def views() -> list[dict[int, tuple[int, list[int]]]]:
+        return [_view(node, topic) for node in cluster.brokers]
+
+    def agreed(found: list[dict[int, tuple[int, list[int]]]]) -> bool:
+        first = found[0]
+        whole = bool(first) and all(len(isr) == replicas for _, isr in first.values())
+        return whole and all(view == first for view in found)
+
+    until(views, agreed, f"{replicas} replicas in sync everywhere")
+
+
+def _view(node: ClusterNode, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """Leader and ISR of each partition, as one broker knows them."""
+    admin = AdminClient({"bootstrap.servers": node.bootstrap_server, "socket.timeout.ms": 5000, "log_level": 0})
+    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return {index: (partition.leader, sorted(partition.isrs)) for index, partition in partitions.items()}
 
 
 def until(look: Callable[[], ResultT], good: Callable[[ResultT], bool], what: str) -> ResultT:
