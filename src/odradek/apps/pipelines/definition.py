@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import re
 import sys
 import traceback
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +38,17 @@ def load(file: str) -> Pipeline:
 
 def _from_python(path: Path) -> Pipeline:
     name = f"{MODULE}_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise Sentence(f"{path} is neither Python (.py) nor YAML (.yaml).")
+    loader = _FromSource(name, str(path.resolve()))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     beside = str(path.resolve().parent)
     sys.path.insert(0, beside)  # As `python FILE` would: the file may have neighbours.
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except Sentence:
         raise
     except ModuleNotFoundError as missing:
@@ -58,6 +62,13 @@ def _from_python(path: Path) -> Pipeline:
         raise Sentence(f"{path} declares {len(found)} pipelines; there must be one: pipeline = Pipeline('name').")
     _travel_with(module)
     return found[0]
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Bytecode is not trusted: it is known by the second, and a file that is being worked on changes sooner."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _missing(path: Path, missing: ModuleNotFoundError) -> str:
