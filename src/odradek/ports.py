@@ -7,6 +7,7 @@ back-pressure, recovery and timeouts are the same code in both.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -77,6 +78,9 @@ class FileSlice:
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 """What a message is sent as: a sequence of these."""
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What an OSError says where there is no room; every other one is taken for a disk that fails."""
 
 
 class AlreadyLocked(Exception):

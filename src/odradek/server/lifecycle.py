@@ -88,6 +88,7 @@ class BrokerLifecycle:
         self._incarnation_id: Uuid | None = None
         self._ready = False
         self._leaving = False
+        self._aside = False
         self._offline: tuple[Uuid, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Event | None = None
@@ -153,6 +154,11 @@ class BrokerLifecycle:
         self._offline = tuple(offline)
         self._beat_now()
 
+    def stand_aside(self, aside: bool) -> None:
+        """Ask to be fenced for a while, so that others lead, or to be unfenced again."""
+        self._aside = aside
+        self._beat_now()
+
     def learn(self, image: Image) -> None:
         """Tell the controller at once how far this broker is when another one leaves: that one waits to be let go."""
         if image.cluster is self._cluster:
@@ -186,7 +192,7 @@ class BrokerLifecycle:
             broker_id=self._node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=image.provenance.offset,
-            want_fence=not self._ready,
+            want_fence=not self._ready or self._aside,
             want_shut_down=self._leaving,
             offline_log_dirs=list(self._offline),
             cordoned_log_dirs=[] if knows_cordoned else None,
@@ -212,7 +218,7 @@ class BrokerLifecycle:
         self.fenced = response.is_fenced
         if not self.fenced:
             _settle(self._unfenced)
-        elif self._ready and not self._leaving:
+        elif self._ready and not self._leaving and not self._aside:
             # Not caught up with its own registration yet, or fenced while it was silent: it says so again at once.
             asyncio.get_running_loop().call_later(LEAVING_PAUSE_MS / 1000, self._beat_now)
         if self._leaving and response.should_shut_down:

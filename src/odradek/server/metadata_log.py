@@ -6,7 +6,6 @@ What the raft core must know of the log it asks here (`LogView`); what is append
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Iterator
 
@@ -21,7 +20,7 @@ from odradek.metadata.raft.quorum_state import (
 from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
 from odradek.metadata.raft.voters import Membership
 from odradek.metadata.topic_names import METADATA_TOPIC
-from odradek.ports import FileSlice, World
+from odradek.ports import DISK_FULL, FileSlice, World
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import iter_batches, read_header
 from odradek.server.snapshot_files import SnapshotFiles
@@ -33,7 +32,6 @@ from odradek.storage.log import Log
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BadMetadataLog(Exception):
@@ -52,6 +50,7 @@ class MetadataLog:
         self.device = asyncio.Lock()
         """A truncation must not come between a sync and the note of what it has kept."""
         self._log: Log
+        self._is_full = False
 
     def open(self, *, clean: bool) -> tuple[SnapshotId, Snapshot] | None:
         """Load what is there: the newest snapshot that is whole, or None. BadMetadataLog where a part is missing."""
@@ -174,11 +173,16 @@ class MetadataLog:
         try:
             self._log.append_as_follower(memoryview(together), now_ms=now_ms)
         except OSError as failure:
-            if failure.errno not in _FULL:
+            if failure.errno not in DISK_FULL:
                 raise
             self._log.truncate_to(start_offset)
-            log.error("Refused a change of metadata: no space left in %s", self._metadata_log_dir)
+            if not self._is_full:
+                log.error("Changes of metadata are refused: no space left in %s", self._metadata_log_dir)
+                self._is_full = True
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        if self._is_full:
+            log.info("There is room for metadata again in %s", self._metadata_log_dir)
+            self._is_full = False
 
     async def keep_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
         """One that came from the leader; KafkaError on a full disk, and then nothing has changed."""
@@ -187,14 +191,14 @@ class MetadataLog:
         try:
             await self.snapshots.write(snapshot_id, content, timestamp_ms=snapshot.last_contained_timestamp_ms)
         except OSError as failure:
-            if failure.errno not in _FULL:
+            if failure.errno not in DISK_FULL:
                 raise
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
 
     async def sync(self) -> Offset:
         """Everything that is in the log now survives a power loss; how far that is."""
         async with self.device:
-            work = self._log.flush_work()
+            work = self._log.flush_work(epochs=False)
             await self._world.workers.run(work)
             self._log.flushed(work.offset)
             return Offset(work.offset)

@@ -358,6 +358,7 @@ class Node:
         """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_offline = self._directory_failed
+        self.replicas.full_disks.on_change = self._room_changed
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
         self.fetchers.on_failure = self.fail
@@ -371,6 +372,10 @@ class Node:
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it."""
         self.lifecycle.directories_failed([each.directory_id for each in self._directories if not each.online])
+
+    def _room_changed(self) -> None:
+        """The controller lets others lead while there is no room for what this broker leads."""
+        self.lifecycle.stand_aside(self.replicas.full_disks.stands_aside)
 
     async def _open_partitions(self) -> None:
         """Open what the cluster says is here, with other work between, then what it said meanwhile."""

@@ -26,7 +26,7 @@ from odradek.metadata.raft.voters import BadVoters, Membership, ReplicaKey, Vote
 from odradek.metadata.raft.wire import Address, vote_response
 from odradek.metadata.records import FeatureLevelRecord, NoOpRecord
 from odradek.metadata.serde import encode_record
-from odradek.ports import World
+from odradek.ports import DISK_FULL, World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
@@ -55,6 +55,9 @@ makes more records at once, and those need not be all or nothing; a batch must s
 
 CLOSING_MS = 1000
 """How long a leader that stops waits for the others to take note."""
+
+FULL_PAUSE_MS = 500
+"""Between two tries to write down a promise on a disk that is full."""
 
 _PRE_VOTE_VERSION = 2
 
@@ -332,7 +335,7 @@ class Quorum:
         self._tell_leader()
         while (ready := self.raft.take()) is not None:
             if ready.state is not None:
-                await self._world.workers.run(partial(self.log.write_state, ready.state, self.membership))
+                await self._keep_state(ready.state)
             if ready.records:
                 self._begin_epoch(ready.records)
             for send in ready.sends:
@@ -340,6 +343,24 @@ class Quorum:
             self._tell_leader()
         self._advanced()
         self._set_timer()
+
+    async def _keep_state(self, state: QuorumState) -> None:
+        """Nothing may follow from a promise that is not on the device: without room for it, this node is silent."""
+        waits = False
+        while True:
+            try:
+                await self._world.workers.run(partial(self.log.write_state, state, self.membership))
+            except OSError as failure:
+                if failure.errno not in DISK_FULL or self._closed:
+                    raise
+                if not waits:
+                    log.error("This node takes no part in the quorum: no space left in %s", self.log.directory)
+                    waits = True
+                await asyncio.sleep(FULL_PAUSE_MS / 1000)
+            else:
+                break
+        if waits:
+            log.info("This node takes part in the quorum again")
 
     def _begin_epoch(self, records: Sequence[Message]) -> None:
         if not self.raft.is_leader:
@@ -478,7 +499,12 @@ class Quorum:
             raise not_controller()
         epoch = self.raft.epoch
         if any(batches):
-            self._write(batches, epoch)
+            try:
+                self._write(batches, epoch)
+            except KafkaError:
+                if not self.raft.is_lone_voter:  # Others may have room.
+                    self.spawn(self._step(self._give_way))
+                raise
             self.wake()
         elif not self.raft.is_lone_voter:
             return
@@ -488,6 +514,11 @@ class Quorum:
             await self._replay.run(self._committed_end_offset)
         else:
             await self._until(end_offset, epoch)
+
+    def _give_way(self, now_ms: int) -> None:
+        if self.raft.is_leader:
+            log.error("This node cannot lead: no space left in %s", self.log.directory)
+            self.raft.resign(now_ms)
 
     def _write(self, batches: Sequence[Sequence[Message]], epoch: LeaderEpoch) -> None:
         now_ms = self._world.clock.now_ms()

@@ -7,7 +7,6 @@ checkpoints and takes a log directory offline when its disk fails.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from odradek.metadata.image.topics import (
     TopicChanges,
     TopicImage,
 )
-from odradek.ports import World
+from odradek.ports import DISK_FULL, World
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.isr import IsrProposal
 from odradek.replication.partition import Partition, PartitionState
@@ -30,6 +29,7 @@ from odradek.replication.read_replica import nearest_replica
 from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
 from odradek.server.departures import Departures
+from odradek.server.full_disks import FullDisks
 from odradek.server.hosted import ALL_BYTES, NO_TRAFFIC, Hosted, Traffic
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.server.unopened import Unopened
@@ -46,7 +46,6 @@ PARTITIONS_A_TURN = 16
 """How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
 
 _NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Replicas:
@@ -83,6 +82,7 @@ class Replicas:
         self.on_opened: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there for which there was no room when the cluster gave it to this node."""
         self._unopened = Unopened(self._open_again)
+        self.full_disks = FullDisks(world.disk)
         self.on_cluster: Callable[[], None] = lambda: None
         """Told when brokers have come, gone or moved."""
         self.on_proposal: Callable[[Hosted, IsrProposal], None] = lambda hosted, proposal: None
@@ -330,7 +330,7 @@ class Replicas:
         except OSError as failure:
             self._directory_error(directory, failure)
             self._note_offline(topic.name, topic.topic_id, index)
-            if failure.errno in _FULL:
+            if failure.errno in DISK_FULL:
                 self._unopened.note(topic.topic_id, index)
             return
         hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.surroundings), directory)
@@ -448,12 +448,15 @@ class Replicas:
         """What to answer when a partition's files fail; that of one deleted meanwhile does not speak of the disk."""
         if not self.hosts(hosted):
             return KafkaError(self.why_missing(hosted.topic, hosted.index))
-        return self._directory_error(hosted.directory, failure)
+        others_can_lead = hosted.partition.is_leader and len(hosted.partition.state.isr) > 1
+        return self._directory_error(hosted.directory, failure, others_can_lead=others_can_lead)
 
-    def _directory_error(self, directory: LogDirectory, failure: OSError) -> KafkaError:
+    def _directory_error(
+        self, directory: LogDirectory, failure: OSError, *, others_can_lead: bool = False
+    ) -> KafkaError:
         """What to answer. A full disk refuses writes and goes on serving reads; any other error ends its use."""
-        if failure.errno in _FULL:
-            log.error("Refused a write: no space left in %s", directory.path)
+        if failure.errno in DISK_FULL:
+            self.full_disks.refused(directory, others_can_lead=others_can_lead)
         elif directory.online:
             log.error("Log directory %s is offline: %s", directory.path, failure)
             self._take_offline(directory)
@@ -560,6 +563,7 @@ class Replicas:
     def close(self, *, broker_epoch: int) -> None:
         """Leave every directory as a clean shutdown leaves it."""
         self._unopened.close()
+        self.full_disks.close()
         for directory in self.directories:
             if directory.online:
                 try:

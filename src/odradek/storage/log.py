@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from odradek.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Uuid
-from odradek.ports import Disk, FileSlice
+from odradek.ports import DISK_FULL, Disk, FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -498,8 +498,11 @@ class Log:
         """Whether a sync is due, also because a sealed segment waits for it."""
         return self._segments.active.base_offset > self.recovery_point or self.flush_due(now_ms)
 
-    def flush_work(self) -> FlushWork:
-        """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`."""
+    def flush_work(self, *, epochs: bool = True) -> FlushWork:
+        """What to sync so that everything up to the end of now survives a power loss; call it, then tell `flushed`.
+
+        Without `epochs` their file is left as it is: for a log that is read from its start after a crash.
+        """
         self._last_flush_ms = self._told_ms
         # What is not synced yet is told by the recovery point, which moves once the work is done: work may be given up.
         # The segment that ends there counts too, since it may have been sealed after its last batch was synced.
@@ -510,7 +513,7 @@ class Log:
             list(self.segments[first:]),
             self.log_end_offset,
             epochs=self.leader_epochs,
-            epochs_content=self.leader_epochs.unsaved(self.log_end_offset),
+            epochs_content=self.leader_epochs.unsaved(self.log_end_offset) if epochs else None,
             # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
             files=[] if self._flushed_once else [f"{self.directory}/{PARTITION_METADATA}"],
             names_changed=not self._flushed_once or self._segments.active.base_offset >= self.recovery_point,
@@ -650,7 +653,11 @@ class Log:
         """Bring everything that follows from the log's content in line with it."""
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self.leader_epochs.save(self.log_end_offset)
+        try:
+            self.leader_epochs.save(self.log_end_offset)
+        except OSError as failure:
+            if failure.errno not in DISK_FULL:
+                raise  # There may be no room even for that; the next flush writes it, or recovery learns it anew.
         self._snapshot_offset = recovery.load_producers(
             self._disk,
             self.directory,

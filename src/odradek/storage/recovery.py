@@ -163,6 +163,8 @@ def load_segments(
         if size and trusted:
             logger.warning("Rebuilding the indexes of %s: they are missing or damaged", segment.path)
         rebuilt_from = base if rebuilt_from is None else rebuilt_from
+        if not trusted:  # The file may be from before a truncation: the batches know better.
+            leader_epochs.truncate_from_end(base)
         end_offset = max(base, read_through(segment, size, config, leader_epochs))
         was_cut = segment.size < size
         if was_cut:

@@ -96,6 +96,26 @@ def test_a_broker_registers_beats_and_is_unfenced() -> None:
     play(test)
 
 
+def test_a_broker_that_stands_aside_wants_to_be_fenced_and_then_not() -> None:
+    async def test(controllers: Controllers) -> None:
+        scripted = Scripted(controllers)
+        await scripted.lifecycle.register(ME)
+        await scripted.lifecycle.unfence()
+        scripted.fenced = True
+        scripted.lifecycle.stand_aside(True)
+        await asyncio.sleep(4.5)
+        assert [beat.want_fence for beat in scripted.beats[-3:]] == [True] * 3
+        fenced = [scripted.lifecycle.fenced]
+        scripted.lifecycle.stand_aside(False)
+        await asyncio.sleep(0.5)
+        fenced.append(scripted.lifecycle.fenced)
+        assert not scripted.beats[-1].want_fence
+        assert fenced == [True, False]
+        await scripted.lifecycle.close()
+
+    play(test)
+
+
 def test_an_id_that_is_taken_is_asked_for_again() -> None:
     async def test(controllers: Controllers) -> None:
         scripted = Scripted(controllers)

@@ -130,6 +130,30 @@ def test_a_follower_on_a_full_disk_waits_for_space() -> None:
     rig.run(test)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leader_on_a_full_disk_gives_way(seed: int) -> None:
+    rig = QuorumRig(3, seed=seed)
+
+    async def test() -> None:
+        await rig.start()
+        leader = await rig.active()
+        await rig.bootstrap(leader)
+        await rig.agree()
+        leader.device.capacity = leader.device.used
+        await asyncio.sleep(3)
+        other = await rig.active()
+        assert other is not leader
+        await rig.append(other, setting("a"))
+        await asyncio.sleep(3)
+        assert not leader.quorum.is_active
+        leader.device.capacity = 1 << 40
+        await rig.agree()
+        assert settings_in(leader) == ["a"]
+        assert leader.failures == []
+
+    rig.run(test)
+
+
 def test_leaders_that_are_slow_one_after_another_are_given_more_time() -> None:
     rig = QuorumRig(3)
 

@@ -291,6 +291,25 @@ def test_a_lost_epoch_file_is_learnt_from_the_batches() -> None:
     check_whole(open_log(machine.disk, SMALL), 10)
 
 
+def test_an_epoch_file_from_before_a_truncation_is_not_believed() -> None:
+    """It is replaced without a sync, and not at all on a full disk."""
+    machine = Machine()
+    log = open_log(machine.disk)
+    for number in range(5):
+        append(log, b"%d" % number, leader_epoch=1 if number < 2 else 5)
+    log.leader_epochs.save(log.log_end_offset)
+    stale = machine.disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint")
+    machine.device.capacity = 0
+    log.truncate_to(2)
+    machine.device.capacity = 1 << 40
+    for number in range(2, 6):
+        append(log, b"%d" % number, leader_epoch=3 if number < 5 else 6)
+    machine.crash("process")
+    assert machine.disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == stale
+    again = open_log(machine.disk)
+    assert again.leader_epochs.entries == [(1, 0), (3, 2), (6, 5)]
+
+
 def crash_points(prepare: str) -> int:
     """How many changes to the disk an operation makes."""
     machine = Machine()
