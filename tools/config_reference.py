@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from odradek.configdef import INT_MAX, LONG_MAX, ConfigKey, value_text
+from odradek.server.broker_configs import RUN_TIME_KEYS
 from odradek.server.settings import NODE_CONFIGS
 from odradek.server.unsupported import NO_EFFECT
 from odradek.storage.config import TOPIC_CONFIGS
@@ -28,6 +29,9 @@ def page() -> str:
             HEAD,
             "## Node (`server.properties`)\n",
             *table(NODE_CONFIGS.values()),
+            "\n## Brokers, at run time only\n",
+            "For one broker or for all (`odradek config set`, kafka-configs); a file cannot set them.\n",
+            *table(RUN_TIME_KEYS.values()),
             "\n## Topics\n",
             "Given when a topic is created. Where a broker's key gives the default, the first that is set counts.\n",
             *table(TOPIC_CONFIGS.values(), synonyms=True),

@@ -144,7 +144,7 @@ class ThrottledReplicas:
 
     def complaint(self, key: str, given: ConfigValue) -> str | None:
         assert isinstance(given, tuple)
-        if given == ("*",) or all(_REPLICA.fullmatch(replica) for replica in given):
+        if given == ("*",) or all(_REPLICA.fullmatch(replica) for replica in given if replica):
             return None
         return (
             f"Invalid value [{', '.join(given)}] for configuration {key}: "

@@ -126,6 +126,7 @@ def test_bounds_are_included() -> None:
     assert [key(ConfigType.INT, RangeOr(1, 9, -1)).parse(text) for text in ("1", "9", "-1")] == [1, 9, -1]
     assert key(ConfigType.LIST, ThrottledReplicas()).parse("*") == ("*",)
     assert key(ConfigType.LIST, ThrottledReplicas()).parse("0:1,1:2") == ("0:1", "1:2")
+    assert key(ConfigType.LIST, ThrottledReplicas()).parse(",0:1,") == ("", "0:1")  # Kafka reads over empty ones, too.
 
 
 def test_validators_show_themselves_as_in_kafkas_reference() -> None:

@@ -49,6 +49,9 @@ class FetchPlan(Generic[KeyT]):
         self._wanted.pop(key, None)
         self._news.pop(key, None)
 
+    def wants(self, key: KeyT) -> bool:
+        return key in self._wanted
+
     def has_news(self) -> bool:
         return bool(self._news)
 

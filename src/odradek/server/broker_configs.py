@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TypeAlias
 
-from odradek.configdef import ConfigError, ConfigKey, ConfigTable, ConfigType, Dynamic, unknown_key, value_text
+from odradek.configdef import (
+    LONG_MAX,
+    ConfigError,
+    ConfigKey,
+    ConfigTable,
+    ConfigType,
+    Dynamic,
+    Range,
+    unknown_key,
+    value_text,
+)
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, ConfigsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.config import NodeConfig, check_logs
@@ -43,8 +53,7 @@ _WITHOUT_EFFECT = {
         group.streams.assignment.interval.ms log.cleaner.io.buffer.size log.cleaner.threads
         max.connection.creation.rate max.connections.per.ip num.io.threads num.network.threads
         num.recovery.threads.per.data.dir num.replica.fetchers share.coordinator.cached.buffer.max.bytes""",
-    ConfigType.LONG: """follower.replication.throttled.rate leader.replication.throttled.rate
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
+    ConfigType.LONG: """log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
         log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms log.local.retention.bytes
         log.local.retention.ms replica.alter.log.dirs.io.max.bytes.per.second""",
     ConfigType.DOUBLE: """log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second
@@ -62,7 +71,22 @@ ACCEPTED_WITHOUT_EFFECT = ConfigTable(
 )
 """What Kafka lets a running broker change and this one does not act on: kept on record, with a warning in the log."""
 
-BROKER_KEYS = ConfigTable((*NODE_CONFIGS.values(), *ACCEPTED_WITHOUT_EFFECT.values()))
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+
+RUN_TIME_KEYS = ConfigTable(
+    ConfigKey(name, ConfigType.LONG, LONG_MAX, doc, Range(0), dynamic=Dynamic.PER_BROKER)
+    for name, doc in (
+        (LEADER_RATE, "Bytes a second that a leader sends of the topics' `leader.replication.throttled.replicas`."),
+        (
+            FOLLOWER_RATE,
+            "Bytes a second that a follower takes of the topics' `follower.replication.throttled.replicas`.",
+        ),
+    )
+)
+"""What a broker honours if it is set at run time, and not in its file; described only where it is set, as in Kafka."""
+
+BROKER_KEYS = ConfigTable((*NODE_CONFIGS.values(), *RUN_TIME_KEYS.values(), *ACCEPTED_WITHOUT_EFFECT.values()))
 
 
 def broker_sources(config: NodeConfig, configs: ConfigsImage) -> Sources:

@@ -25,6 +25,9 @@ INITIAL_EPOCH = 0
 NO_SESSION = 0
 LARGEST_EPOCH = (1 << 31) - 1
 CONSUMER = -1
+ALL_BYTES = 1 << 62
+"""More than anybody waits for: who is told of so many looks at once."""
+
 UNSENT = -2
 """Differs from every offset that can be sent, so that the first answer always counts as a change."""
 
@@ -35,6 +38,7 @@ class WatchedPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "held_back",
         "hosted",
         "index",
         "last_fetched_epoch",
@@ -55,6 +59,8 @@ class WatchedPartition:
         self.hosted: Hosted | None = None
         self.sent_high_watermark = UNSENT
         self.sent_log_start_offset = UNSENT
+        self.held_back = False
+        """By a replication throttle, when it was last looked at: what is appended to it is worth no answer then."""
 
     def update(self, wanted: FetchPartition) -> None:
         self.fetch_offset = wanted.fetch_offset
@@ -68,7 +74,7 @@ class WatchedPartition:
         session = self.session
         session.dirty[self] = None
         waiter = session.waiter
-        if waiter is not None:
+        if waiter is not None and (not self.held_back or added_bytes >= ALL_BYTES):
             session.missing_bytes -= added_bytes
             if session.missing_bytes <= 0 and not waiter.done():
                 waiter.set_result(True)

@@ -40,7 +40,8 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.replication import follower
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
 from odradek.server.config import NodeConfig
-from odradek.server.hosted import ALL_BYTES, Hosted
+from odradek.server.fetch_sessions import ALL_BYTES
+from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 from odradek.storage.leader_epochs import EpochEnd
 
@@ -58,6 +59,7 @@ DOUBT_MS = 300
 """So long a leader that has hung up and not come back is taken to be gone, if nobody says otherwise."""
 
 CONNECT_TIMEOUT_MS = 10_000
+UNKNOWN_LAG = -1
 _LATEST, _EARLIEST = -1, -2
 _REPLICA_STATE_VERSION = 15
 _SESSION_ERRORS = (
@@ -79,7 +81,7 @@ class Followed:
         self.asked_offset = Offset(-1)
         self.since = -1
         """The request that asked for it from where it stands now; what answers an earlier one is out of date."""
-        self.lag = 0
+        self.lag = UNKNOWN_LAG
         """Committed records that the leader had and this node had not, as of the last answer."""
         self.failures = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -102,6 +104,11 @@ class Fetcher:
         """The one in use first; the second for what cannot wait behind it."""
         self._nudged: asyncio.Future[None] | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
+        self._throttled: dict[Key, Followed] = {}
+        """Those that a replication throttle bounds while they are not in sync,"""
+        self._held_back: dict[Key, Followed] = {}
+        """and those that are left out for it at present."""
+        self._release_timer: asyncio.TimerHandle | None = None
         self._failures = 0
         self._errands: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +117,7 @@ class Fetcher:
         return len(self._followed)
 
     def max_lag(self) -> int:
-        return max((followed.lag for followed in self._followed.values()), default=0)
+        return max((0, *(followed.lag for followed in self._followed.values())))
 
     def start(self) -> None:
         if self._task is None:
@@ -121,12 +128,16 @@ class Fetcher:
         self.forget((hosted.topic_id, hosted.index))
         followed = Followed(hosted)
         self._followed[followed.key] = followed
+        if hosted.follower_throttle is not None:
+            self._throttled[followed.key] = followed
         self._want(followed)
 
     def forget(self, key: Key) -> None:
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._plan.leave_out(key)
+            self._throttled.pop(key, None)
+            self._held_back.pop(key, None)
             if followed.timer is not None:
                 followed.timer.cancel()
 
@@ -139,6 +150,7 @@ class Fetcher:
         """Stop at once; answers that come later are not looked at."""
         for key in list(self._followed):
             self.forget(key)
+        self._release()
         for task in (*self._errands, *([] if self._task is None else [self._task])):
             task.cancel()
         self._hang_up()
@@ -163,6 +175,8 @@ class Fetcher:
         connection = await self._connection(0)
         self._fetchers.trust(self._leader_id)
         while True:
+            if self._throttled:
+                self._hold_back()
             if not len(self._plan):
                 await self._rest(None)
                 continue
@@ -298,6 +312,8 @@ class Fetcher:
         )
         followed.lag = max(data.high_watermark - partition_log.log_end_offset, 0)
         hosted.replication_bytes_in += len(records)
+        if hosted.follower_throttle is not None:
+            self._replicas.throttles.taken(len(records))
         hosted.first_offset = Offset(hosted.first_offset + partition_log.log_end_offset - before[0])
         if moved:
             hosted.committed()
@@ -317,6 +333,44 @@ class Fetcher:
             log.info("Cut %s from %s to %s, as broker %s has it", hosted, before, after, self._leader_id)
             hosted.first_offset = Offset(hosted.first_offset + after - before)
             hosted.tell_all(ALL_BYTES)
+
+    # Throttles.
+
+    def throttles_changed(self) -> None:
+        """Others are bounded now, or by another rate: the next request finds out who is to be left out."""
+        self._throttled = {
+            key: followed for key, followed in self._followed.items() if followed.hosted.follower_throttle is not None
+        }
+        self._release()
+
+    def _hold_back(self) -> None:
+        """Leave out of the session, for a while, what would exceed the quota; never what is in sync (KIP-73)."""
+        if self._replicas.throttles.taking_excess_ms():
+            for key, followed in self._throttled.items():
+                if followed.lag != 0 and self._plan.wants(key):
+                    self._pause(followed)
+                    self._held_back[key] = followed
+            if self._held_back and self._release_timer is None:
+                self._release_in_time()
+
+    def _release_in_time(self) -> None:
+        """As soon as there is room; then all at once, so that nobody is always the last."""
+        self._release_timer = None
+        excess_ms = self._replicas.throttles.taking_excess_ms()
+        if excess_ms:
+            self._release_timer = asyncio.get_running_loop().call_later(excess_ms / 1000, self._release_in_time)
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
+        held_back, self._held_back = self._held_back, {}
+        for key in held_back:
+            self._plan.want(key)
+        if held_back:
+            self._nudge()
 
     # What a partition does on its own.
 
@@ -482,6 +536,7 @@ class Fetchers:
         """Leaders to whom the connection was lost, and until when it is likely that they are gone."""
         replicas.on_role = self.settle
         replicas.on_cluster = self._cluster_changed
+        replicas.on_throttles = self._throttles_changed
 
     def start(self) -> None:
         """Begin to fetch: this node is registered, so leaders know it."""
@@ -553,6 +608,10 @@ class Fetchers:
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self.on_failure(failure)
+
+    def _throttles_changed(self) -> None:
+        for fetcher in self._by_leader.values():
+            fetcher.throttles_changed()
 
     def _cluster_changed(self) -> None:
         for fetcher in self._by_leader.values():

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from odradek.metadata.image.topics import TopicImage
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
+from odradek.replication.throttle import ReplicationQuota
 from odradek.server.acknowledgements import PendingAck, PendingDeletion
-from odradek.server.fetch_sessions import WatchedPartition
+from odradek.server.fetch_sessions import ALL_BYTES, WatchedPartition
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.server.handlers.quick_produce_all import PromisedAck
-
-ALL_BYTES = 1 << 62
-"""More than anybody waits for: who is told of so many looks at once."""
 
 
 @value
@@ -61,10 +59,12 @@ class Hosted:
         "directory",
         "failed_appends",
         "first_offset",
+        "follower_throttle",
         "followers",
         "held_bytes",
         "index",
         "is_internal",
+        "leader_throttle",
         "listeners",
         "partition",
         "reads",
@@ -96,6 +96,10 @@ class Hosted:
         """Requests that wait until all replicas have deleted what they were told to."""
         self.listeners: dict[Callable[[], None], None] = {}
         """Called when the high watermark has moved, and when this node does not lead any more."""
+        self.leader_throttle: ReplicationQuota | None = None
+        """What bounds the sending of this partition to followers that are not in sync (KIP-73);"""
+        self.follower_throttle: ReplicationQuota | None = None
+        """and what bounds the fetching of it, while this replica is not in sync."""
         self.first_offset = partition.log.log_end_offset
         """Where this life of the node began to append: with the end of the log it counts records."""
         self.appends = self.failed_appends = self.reads = 0
@@ -129,6 +133,12 @@ class Hosted:
     def tell_all(self, added_bytes: int) -> None:
         self.tell_watchers(added_bytes)
         self.tell_followers(added_bytes)
+
+    def let_followers_look(self) -> None:
+        """What was held back may not be any more."""
+        for watcher in self.followers:
+            watcher.held_back = False
+        self.tell_followers(ALL_BYTES)
 
     def committed(self) -> None:
         """The high watermark has moved: readers see more, and producers hear that their replicas have it."""

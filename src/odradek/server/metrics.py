@@ -126,6 +126,10 @@ def _replica_manager(node: Node) -> Iterator[Family]:
         ("failedisrupdates", "ISR changes that the controller refused.", changes.refusals),
     ):
         yield Family(f"{prefix}{name}_total", COUNTER, doc, (("", (), count),))
+    sent, taken = node.replicas.throttles.rates()
+    name = "kafka_server_{}replication_byte_rate"
+    yield _gauge(name.format("leader"), "Bytes a second of throttled replicas that this broker sends.", sent)
+    yield _gauge(name.format("follower"), "Bytes a second of throttled replicas that this broker fetches.", taken)
     lag = node.fetchers.max_lag()
     yield _gauge("kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks at most.", lag)
 

@@ -29,9 +29,11 @@ from odradek.replication.read_replica import nearest_replica
 from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
 from odradek.server.departures import Departures
+from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.full_disks import FullDisks
-from odradek.server.hosted import ALL_BYTES, NO_TRAFFIC, Hosted, Traffic
+from odradek.server.hosted import NO_TRAFFIC, Hosted, Traffic
 from odradek.server.settings import RACK_AWARE_SELECTOR
+from odradek.server.throttles import Throttles
 from odradek.server.unopened import Unopened
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
@@ -72,6 +74,7 @@ class Replicas:
         """What the cluster agreed on, as far as this node has heard."""
         self.surroundings = Surroundings(max_lag_ms=config.replica_lag_time_max_ms)
         self.departures = Departures(world.clock)
+        self.throttles = Throttles(config, world.clock)
         self._unsettled: dict[Hosted, None] = {}
         """Led partitions with followers that may be behind: those whose ISR is worth a look."""
         self.on_offline: Callable[[], None] = lambda: None
@@ -83,6 +86,8 @@ class Replicas:
         """Told when a partition is there for which there was no room when the cluster gave it to this node."""
         self._unopened = Unopened(self._open_again)
         self.full_disks = FullDisks(world.disk)
+        self.on_throttles: Callable[[], None] = lambda: None
+        """Told when other partitions are throttled than before, or at another rate."""
         self.on_cluster: Callable[[], None] = lambda: None
         """Told when brokers have come, gone or moved."""
         self.on_proposal: Callable[[Hosted, IsrProposal], None] = lambda hosted, proposal: None
@@ -263,6 +268,8 @@ class Replicas:
     def learn(self, image: Image) -> None:
         """Look at a new image before its changes are applied: who is there, and what exists elsewhere."""
         before, self.image = self.image, image
+        if image.configs is not before.configs and self.throttles.learn_rates(image.configs):
+            self.on_throttles()
         if image.cluster is not before.cluster:
             self.departures.note(before.cluster, image.cluster)
             surroundings, brokers = self.surroundings, image.cluster.brokers
@@ -303,6 +310,16 @@ class Replicas:
             partition.log.config = self._log_config_of(topic)
             if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
                 hosted.committed()  # Fewer have to be in sync than before.
+        self._throttle(topic)
+
+    def _throttle(self, topic: str) -> None:
+        throttled_anew = False
+        for hosted in self._by_name.get(topic, {}).values():
+            if self.throttles.settle(hosted, self.image.configs):
+                throttled_anew = True
+                hosted.let_followers_look()
+        if throttled_anew:
+            self.on_throttles()
 
     def apply_broker_config(self) -> None:
         """The defaults of topics may be others now."""
@@ -334,6 +351,7 @@ class Replicas:
                 self._unopened.note(topic.topic_id, index)
             return
         hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.surroundings), directory)
+        self.throttles.settle(hosted, self.image.configs)
         hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
         self._by_name.setdefault(topic.name, {})[index] = hosted
         self._by_id.setdefault(topic.topic_id, {})[index] = hosted

@@ -192,6 +192,10 @@ class NodeSettings:
         INT, 11, "Over how many windows the rates of clients with quotas are measured.", Range(1), LOW
     )
     quota_window_size_seconds = Setting[int](INT, 1, "How long one such window is.", Range(1), LOW)
+    replication_quota_window_num = Setting[int](
+        INT, 11, "Over how many windows the rates of throttled replicas are measured.", Range(1), LOW
+    )
+    replication_quota_window_size_seconds = Setting[int](INT, 1, "How long one such window is.", Range(1), LOW)
 
     # Topics
     num_partitions = Setting[int](INT, 1, "Partitions of a topic that is created without a count.", Range(1))

@@ -147,9 +147,11 @@ NO_EFFECT = _known(
             transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
             transaction.state.log.replication.factor transaction.state.log.segment.bytes
             transaction.two.phase.commit.enable transactional.id.expiration.ms""",
-        "the quota of replication is not there yet": """
+        "replicas are not moved between log directories yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-            replication.quota.window.num replication.quota.window.size.seconds""",
+            replica.alter.log.dirs.io.max.bytes.per.second""",
+        "it counts only if it is set at run time": """
+            follower.replication.throttled.rate leader.replication.throttled.rate""",
         "a node does without it": """
             controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
             controller.quorum.append.linger.ms cordoned.log.dirs early.start.listeners

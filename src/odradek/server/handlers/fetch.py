@@ -65,8 +65,11 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         # A Fetch that wants nothing has nothing to wait for: consumers end a session with one, and wait for the answer.
         waits = request.max_wait_ms > 0 and bool(session.partitions)
         if waits and collector.size < min_bytes and not collector.urgent:
-            await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
-            collector.collect()
+            if collector.excess_ms:
+                await _wait_for_quota(ctx, session, collector, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms)
+            else:
+                await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
+                collector.collect()
         if collector.has_cold_slices():
             await collector.warm(ctx)
     finally:
@@ -108,7 +111,22 @@ def _name_leaders(ctx: Context, response: FetchResponse) -> None:
     ]
 
 
-async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wait_ms: int) -> None:
+async def _wait_for_quota(
+    ctx: Context, session: FetchSession, collector: Collector, *, min_bytes: int, max_wait_ms: int
+) -> None:
+    """As `_wait`, and those that were held back are looked at again when the quota may have room for them."""
+    left_ms = max_wait_ms
+    while left_ms > 0 and collector.size < min_bytes and not collector.urgent:
+        wait_ms = min(left_ms, collector.excess_ms or left_ms)
+        woken = await _wait(ctx, session, min_bytes - collector.size, wait_ms)
+        collector.collect()
+        if woken:
+            break
+        left_ms -= wait_ms
+
+
+async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wait_ms: int) -> bool:
+    """Whether it was woken; else its time is up."""
     session.watch()
     if session.waiter is not None and not session.waiter.done():
         # Two connections on one session: the older one is let go with what there is.
@@ -116,7 +134,7 @@ async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wai
     session.missing_bytes = missing_bytes
     session.waiter = waiter = ctx.node.purgatory.park(timeout_ms=max_wait_ms)
     try:
-        await waiter
+        return await waiter
     finally:
         if session.waiter is waiter:
             session.waiter = None
@@ -147,6 +165,7 @@ class Collector:
         "_reader",
         "_replicas",
         "_session",
+        "excess_ms",
         "failed",
         "max_bytes",
         "size",
@@ -172,12 +191,14 @@ class Collector:
         self.max_bytes = max_bytes
         self.size = 0
         self.failed = False
+        self.excess_ms = 0
+        """If a throttle holds something back (KIP-73): after how long to look at it again."""
         self.urgent = False
         """Whether there is something to tell that cannot wait: an error, a history that differs, another replica."""
 
     def collect(self) -> None:
         dirty = self._session.dirty
-        self.size = 0
+        self.size = self.excess_ms = 0
         for entry in list(dirty):
             try:
                 data = self._read(entry)
@@ -245,6 +266,8 @@ class Collector:
             if nearest is not None:
                 data.preferred_read_replica = nearest
                 return data
+        if hosted.leader_throttle is not None and reader.replica_id >= 0 and self._holds_back(entry, hosted):
+            return data
         remaining = self.max_bytes - self.size
         if remaining <= 0 and self.size:
             return data
@@ -263,6 +286,16 @@ class Collector:
                 for gone in log.aborted_transactions(Offset(entry.fetch_offset), end_offset)
             ]
         return data
+
+    def _holds_back(self, entry: WatchedPartition, hosted: Hosted) -> bool:
+        """Whether the follower is to get nothing for now; never if it is in sync, or it would not stay so (KIP-73)."""
+        leadership = hosted.partition.leadership
+        excess_ms = 0
+        if leadership is not None and self._reader.replica_id not in leadership.in_sync.committed:
+            excess_ms = self._replicas.throttles.sending_excess_ms()
+        entry.held_back = excess_ms > 0
+        self.excess_ms = self.excess_ms or excess_ms
+        return entry.held_back
 
     def _readable_end(self, hosted: Hosted) -> Offset:
         log = hosted.partition.log
@@ -316,6 +349,8 @@ class Collector:
                     entry.hosted.bytes_out += len(data.records or b"")
                 else:
                     entry.hosted.replication_bytes_out += len(data.records or b"")
+                    if entry.hosted.leader_throttle is not None:
+                        self._replicas.throttles.sent(len(data.records or b""))
             entry.sent_high_watermark = data.high_watermark
             entry.sent_log_start_offset = data.log_start_offset
             name = topic_key(entry)

@@ -25,6 +25,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
 )
 from odradek.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from odradek.replication.throttle import UNLIMITED
 
 
 async def alter(client: Client, resource_type: int, name: str, **configs: str | None) -> tuple[int, str | None]:
@@ -141,6 +142,29 @@ def test_a_description_tells_every_source_of_a_value() -> None:
     rig.run(change)
 
 
+def test_rates_of_replication_are_shown_where_they_are_set_and_not_taken_from_the_file() -> None:
+    rig = Rig(properties={"leader.replication.throttled.rate": "777"})
+    leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+
+    async def change() -> None:
+        client, throttles = rig.connect(), rig.node.replicas.throttles
+        before = await describe(client, BROKER_RESOURCE, "1", leader, follower)
+        assert {name: sources(entry) for name, entry in before.items()} == {leader: [(leader, "777", 4)]}
+        assert throttles.leader.limit == throttles.follower.limit == UNLIMITED
+        assert await alter(client, BROKER_RESOURCE, "1", leader_replication_throttled_rate="1000") == (0, None)
+        assert await alter(client, BROKER_RESOURCE, "", follower_replication_throttled_rate="0") == (0, None)
+        after = await describe(client, BROKER_RESOURCE, "1", leader, follower)
+        assert {name: (each.value, each.config_source, each.read_only) for name, each in after.items()} == {
+            leader: ("1000", 2, False),
+            follower: ("0", 3, False),
+        }
+        assert (throttles.leader.limit, throttles.follower.limit) == (1000, 0)
+        assert await alter(client, BROKER_RESOURCE, "1", leader_replication_throttled_rate=None) == (0, None)
+        assert throttles.leader.limit == UNLIMITED
+
+    rig.run(change)
+
+
 def test_what_nobody_knows_is_not_shown() -> None:
     rig = Rig(properties={"my.password": "secret"})
 
@@ -160,6 +184,10 @@ def test_what_nobody_knows_is_not_shown() -> None:
         (GROUP_RESOURCE, "g", {"consumer_sesion_timeout_ms": "1"}, ErrorCode.INVALID_CONFIG, "Did you mean consumer"),
         (BROKER_RESOURCE, "1", {"num_partitions": "3"}, ErrorCode.INVALID_REQUEST, "[num.partitions]"),
         (BROKER_RESOURCE, "1", {"message_max_bytes": "-1"}, ErrorCode.INVALID_REQUEST, "at least 0"),
+        (BROKER_RESOURCE, "1", {"leader_replication_throttled_rate": "-1"}, ErrorCode.INVALID_REQUEST, "at least 0"),
+        (BROKER_RESOURCE, "", {"follower_replication_throttled_rate": "1.5"}, ErrorCode.INVALID_REQUEST, "type LONG"),
+        (TOPIC_RESOURCE, "t", {"leader_replication_throttled_replicas": "0"}, ErrorCode.INVALID_CONFIG, "literal '*'"),
+        (BROKER_RESOURCE, "1", {"replication_quota_window_num": "3"}, ErrorCode.INVALID_REQUEST, "dynamically"),
         (BROKER_RESOURCE, "", {"log_retention_ms": "0"}, ErrorCode.INVALID_REQUEST, "unlimited"),
         (BROKER_RESOURCE, "2", {"message_max_bytes": "1"}, ErrorCode.INVALID_REQUEST, "expected 1, but received 2"),
         (BROKER_RESOURCE, "x", {"message_max_bytes": "1"}, ErrorCode.INVALID_REQUEST, "must be an integer"),
