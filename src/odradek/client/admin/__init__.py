@@ -9,10 +9,11 @@ from __future__ import annotations
 from odradek.client.admin.access import AccessAdmin
 from odradek.client.admin.cluster import ClusterAdmin
 from odradek.client.admin.groups import GroupAdmin
+from odradek.client.admin.reassignment import ReassignmentAdmin
 from odradek.client.admin.topics import TopicAdmin
 
 
-class Admin(TopicAdmin, GroupAdmin, ClusterAdmin, AccessAdmin):
+class Admin(TopicAdmin, ReassignmentAdmin, GroupAdmin, ClusterAdmin, AccessAdmin):
     """All of it on one set of connections."""
 
     async def __aenter__(self) -> Admin:
