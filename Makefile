@@ -54,7 +54,7 @@ sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must b
 	  tests/simulation/test_quorum_mutants.py tests/simulation/test_replication_mutants.py \
 	  tests/simulation/test_raft_model.py
 
-chaos: $(READY) ## Kill, hold, stop, empty and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)
+chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)
 	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ class Load:
         self._noting = threading.Lock()
         self._stopping = threading.Event()
         self.acknowledged = 0
+        self.by_partition = [0] * partitions
+        """How many are acknowledged in each."""
         self.longest_gap_s = 0.0
         """Between two acknowledgements, of whichever producer."""
         self._last_acknowledged = time.monotonic()
@@ -67,10 +70,18 @@ class Load:
 
     def wait_for_acknowledged(self, count: int) -> None:
         """Until that many more records are acknowledged."""
-        until = time.monotonic() + PATIENCE_S
         wanted = self.acknowledged + count
-        while self.acknowledged < wanted:
-            assert time.monotonic() < until, f"only {self.acknowledged} of {wanted} records were acknowledged"
+        self._wait(lambda: self.acknowledged >= wanted, f"{wanted} records")
+
+    def wait_for_acknowledged_everywhere(self, count: int) -> None:
+        """Until that many more records are acknowledged in every partition."""
+        wanted = [known + count for known in self.by_partition]
+        self._wait(lambda: all(map(operator.ge, self.by_partition, wanted)), f"{wanted} records of the partitions")
+
+    def _wait(self, acknowledged: Callable[[], bool], wanted: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not acknowledged():
+            assert time.monotonic() < until, f"not {wanted} were acknowledged, but {self.by_partition}"
             assert not self._failures, self._failures
             self._stopping.wait(0.01)
 
@@ -133,6 +144,7 @@ class Load:
             now = time.monotonic()
             with self._noting:
                 self.acknowledged += 1
+                self.by_partition[index] += 1
                 self.longest_gap_s = max(self.longest_gap_s, now - self._last_acknowledged)
                 self._last_acknowledged = now
             self._note(Acknowledged(name, Partition(self.topic, index), offset, (value,), again=False))

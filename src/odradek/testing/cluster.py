@@ -33,14 +33,16 @@ def running_cluster(
     in_process: bool = False,
     properties: Mapping[str, str] | None = None,
     data_directory: str | None = None,
+    log_dirs: int = 1,
     places: Sequence[Place] = (),
 ) -> Iterator[RunningCluster]:
     """Nodes on free ports of the loopback interface, all ready when the block begins and gone when it ends.
 
     Without `controllers` of their own the first three brokers are controllers, too. `properties` are keys of
     `server.properties` for all nodes. Data goes to a temporary directory that is removed at the end, unless one is
-    given. Inside of this process (`in_process`) nodes start sooner, and can be stopped but not killed. `places` are
-    other hosts to run the nodes' processes on, one each (`odradek.testing.namespaces`).
+    given; a node spreads it over `log_dirs` directories. Inside of this process (`in_process`) nodes start sooner, and
+    can be stopped but not killed. `places` are other hosts to run the nodes' processes on, one each
+    (`odradek.testing.namespaces`).
     """
     with contextlib.ExitStack() as cleaning:
         if data_directory is None:
@@ -51,6 +53,7 @@ def running_cluster(
             controllers=controllers,
             in_process=in_process,
             properties=properties or {},
+            log_dirs=log_dirs,
             places=places,
         )
         cleaning.callback(cluster.close)
@@ -76,6 +79,8 @@ class ClusterNode(abc.ABC):
         self.node_id = node_id
         self.roles = roles
         self.directory = directory
+        self.log_dirs = 1
+        """How many directories its data is spread over; they are `data`, `data-2` and so on."""
         self.host = host
         self.port, self.controller_port = ports or _two_free_ports()
 
@@ -93,6 +98,12 @@ class ClusterNode(abc.ABC):
     @property
     def data_directory(self) -> pathlib.Path:
         return self.directory / "data"
+
+    @property
+    def data_directories(self) -> list[pathlib.Path]:
+        """The first, which holds the metadata log, and the others."""
+        others = [self.directory / f"data-{number}" for number in range(2, self.log_dirs + 1)]
+        return [self.data_directory, *others]
 
     @property
     def properties_file(self) -> pathlib.Path:
@@ -226,6 +237,7 @@ class RunningCluster:
         controllers: int,
         in_process: bool,
         properties: Mapping[str, str],
+        log_dirs: int,
         places: Sequence[Place],
     ) -> None:
         self.cluster_id = uuid_text(random_uuid(SystemEntropy()))
@@ -238,6 +250,7 @@ class RunningCluster:
                 self.nodes[node_id] = ThreadNode(node_id, role, own)
             else:
                 self.nodes[node_id] = ProcessNode(node_id, role, own, places[index] if places else Place())
+            self.nodes[node_id].log_dirs = log_dirs
         configure(self.nodes.values(), cluster_id=self.cluster_id, properties=properties)
 
     @property
@@ -279,7 +292,7 @@ def configure(nodes: Collection[ClusterNode], *, cluster_id: str, properties: Ma
             "listeners": node.listeners(),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(voters),
-            "log.dirs": str(node.data_directory),
+            "log.dirs": ",".join(map(str, node.data_directories)),
         }
         node.properties_file.write_text(format_properties(settings | dict(properties)), encoding="utf-8")
         if not node.data_directory.exists():
