@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import Actions, add_actions, add_format_option, add_many, natural
+from odradek.apps.cli.options import Actions, add_actions, add_format_option, add_many, natural, positive
 
 COMMAND = "odradek.apps.pipelines.command"
 
@@ -28,6 +28,26 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_cluster_options(resetting)
     _add_places(resetting)
     resetting.add_argument("--yes", action="store_true", help="yes, forget it")
+    resetting.add_argument(
+        "--delete-files", action="store_true", help="delete the Parquet files of its sinks, too, so that none is twice"
+    )
+    compacting = _action(
+        actions, "compact", "put the small files of a pipeline's lake together; it must not be running"
+    )
+    _add_spark_options(compacting)
+    _add_places(compacting)
+    add_format_option(compacting)
+    compacting.add_argument("--sink", metavar="NAME", help="only this one (default: all that are files or tables)")
+    compacting.add_argument(
+        "--target-mb", type=positive, default=128, metavar="MB", help="how large files may become (default: 128)"
+    )
+    compacting.add_argument(
+        "--keep-minutes",
+        type=natural,
+        default=60,
+        metavar="N",
+        help="how long replaced files stay for those who are reading them (default: 60)",
+    )
     making = actions.add_parser("new", help="make a project that runs at once", description="Make a project.")
     making.add_argument("name", metavar="NAME")
     making.add_argument("--directory", metavar="DIR", help="where to (default: a directory of that name)")

@@ -18,7 +18,7 @@ from typing import Any
 
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.pipeline import Pipeline
-from odradek.apps.pipelines.sinks import ToTopic
+from odradek.apps.pipelines.sinks import LakeTable, ToTopic
 from odradek.apps.pipelines.sources import Topic
 from odradek.client.cluster import TopicPartition
 
@@ -90,6 +90,10 @@ class Checkpoint:
             if offsets:
                 found[query] = offsets
         return found
+
+    def begun(self, query: str) -> int:
+        """The newest batch of a query that was begun; -1 where there is none."""
+        return max(_numbers(Path(self.query(query), "offsets")), default=-1)
 
     def remove(self) -> None:
         """Forget everything; a Sentence if the directory is not this pipeline's to forget."""
@@ -178,9 +182,10 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
     }
     for name, output in pipeline.outputs.items():
         place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")
+        kind = output.sink.format if isinstance(output.sink, LakeTable) else type(output.sink).__name__
         found[f"sink-{name}"] = {
             "what it reads": [pipeline.sources[each].text for each in pipeline.streams(output.dataset)],
-            "its kind": type(output.sink).__name__,
+            "its kind": kind,
             "its place": place,
             "its mode": output.mode,
         }
@@ -189,7 +194,7 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
 
 def finished_offsets(query: Path) -> dict[TopicPartition, int]:
     """From Spark's own files: where the last batch ended that is known to be in the sink."""
-    finished = [int(each.name) for each in (query / "commits").glob("[0-9]*") if each.name.isdecimal()]
+    finished = _numbers(query / "commits")
     if not finished:
         return {}
     try:
@@ -200,6 +205,10 @@ def finished_offsets(query: Path) -> dict[TopicPartition, int]:
     for line in lines[2:]:
         merge_offsets(found, parse_offsets(line))
     return found
+
+
+def _numbers(directory: Path) -> list[int]:
+    return [int(each.name) for each in directory.glob("[0-9]*") if each.name.isdecimal()]
 
 
 def parse_offsets(text: str | None) -> dict[TopicPartition, int]:

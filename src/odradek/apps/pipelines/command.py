@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +16,16 @@ from odradek.apps.cli.output import emit, plural, table
 from odradek.apps.cli.pipeline import add_run_options
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.session import Session, gather_settings, one_sentence
-from odradek.apps.pipelines import scaffold, sources
+from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.pipeline import Pipeline
-from odradek.apps.pipelines.runner import Wishes, frames_of
+from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, parquet_places
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
+from odradek.configdef import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,11 +104,58 @@ def reset(options: argparse.Namespace) -> int:
             "reads everything again, into the same sinks: say --yes if that is what you want.",
             2,
         )
+    files = parquet_places(pipeline, _wishes(options).data) if options.delete_files else {}
     with Brokers(_session(options)) as brokers:
         checkpoint.remove()
+        for place in files.values():
+            if read_log(place).latest >= 0:  # Written by Spark's sink, and so by a pipeline.
+                shutil.rmtree(place)
         brokers.forget(pipeline.group)
     print(f"{pipeline.name} starts over at the next run.")
     return 0
+
+
+def compact(options: argparse.Namespace) -> int:
+    """Put small files of the lake together, while nobody runs."""
+    pipeline = load(options.file)
+    wishes = _wishes(options)
+    chosen = compactable(pipeline, options.sink)
+    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    done = {}
+    with checkpoint.taken():
+        check_lakes(pipeline, checkpoint, wishes.data)
+        spark = _spark(pipeline, options)
+        for name, sink in chosen.items():
+            place = sinks.located(wishes.data, sink.path)
+            if isinstance(sink, sinks.LakeTable):
+                before, after = lakes.compact(spark, sink.format, place)
+                done[name] = compaction.Compacted(before, after, 0, 0)
+            elif "://" in place:
+                raise Sentence(
+                    f"sink {name}: Parquet files are compacted on a local disk, not in {place}: see sinks.delta."
+                )
+            else:
+                target, keep = options.target_mb << 20, options.keep_minutes * 60.0
+                done[name] = compaction.compact(spark, Path(place), target_bytes=target, keep_s=keep)
+    data = [{"sink": name, **asdict(each)} for name, each in done.items()]
+    emit(options, data, [each.sentence(name) for name, each in done.items()])
+    return 0
+
+
+def compactable(pipeline: Pipeline, wanted: str | None) -> dict[str, sinks.Parquet | sinks.LakeTable]:
+    """The sinks that are made of files, or the one that is wanted; a Sentence if it is none."""
+    found = {
+        name: output.sink
+        for name, output in pipeline.outputs.items()
+        if isinstance(output.sink, sinks.Parquet | sinks.LakeTable)
+    }
+    if wanted is None and not found:
+        raise Sentence(f"{pipeline.name} has no sink that is made of files.")
+    if wanted is not None and wanted not in found:
+        raise Sentence(
+            f"{pipeline.name} has no sink {wanted} that is made of files.{did_you_mean(wanted, list(found))}"
+        )
+    return found if wanted is None else {wanted: found[wanted]}
 
 
 def new(options: argparse.Namespace) -> int:
@@ -204,7 +255,13 @@ def _spark(pipeline: Pipeline, options: argparse.Namespace) -> SparkSession:
 
     log_file = Path(tempfile.mkstemp(prefix="odradek-spark-", suffix=".log")[1])
     wishes = _wishes(options)
-    return open_session(f"odradek {pipeline.name}", master=wishes.master, conf=dict(wishes.conf), log_file=log_file)
+    return open_session(
+        f"odradek {pipeline.name}",
+        master=wishes.master,
+        conf=dict(wishes.conf),
+        log_file=log_file,
+        formats=pipeline.formats,
+    )
 
 
 def _counted(pipeline: Pipeline) -> str:

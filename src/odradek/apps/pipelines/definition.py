@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MODULE = "odradek_pipeline_file"
 SOURCES = {"topic", "table", "value", "key", "key_required", "starting", "max_per_trigger", "pattern"}
-SINKS = {"from", "parquet", "topic", "console", "partition_by", "files", "key", "mode", "partitions"}
+KINDS = ("parquet", "delta", "iceberg", "topic", "console")
+SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions"}
 
 
 def load(file: str) -> Pipeline:
@@ -177,14 +178,18 @@ def _schema(path: Path, name: str, declared: Any) -> schemas.Schema:
 
 def _sink(path: Path, name: str, each: dict[str, Any]) -> sinks.Sink:
     _only(path, each, SINKS, f"sink {name}: ")
-    kinds = [kind for kind in ("parquet", "topic", "console") if kind in each]
+    kinds = [kind for kind in KINDS if kind in each]
     if len(kinds) != 1 or "from" not in each:
-        raise Sentence(f"{path}: sink {name} needs from: DATASET, and one of parquet, topic and console.")
+        raise Sentence(f"{path}: sink {name} needs from: DATASET, and one of {', '.join(KINDS[:-1])} and {KINDS[-1]}.")
+    partition_by, files = each.get("partition_by", ()), each.get("files")
     match kinds[0]:
         case "parquet":
-            return sinks.parquet(
-                str(each["parquet"]), partition_by=each.get("partition_by", ()), files=each.get("files")
-            )
+            after = each.get("compact_after")
+            return sinks.parquet(str(each["parquet"]), partition_by=partition_by, files=files, compact_after=after)
+        case "delta":
+            return sinks.delta(str(each["delta"]), partition_by=partition_by, files=files)
+        case "iceberg":
+            return sinks.iceberg(str(each["iceberg"]), partition_by=partition_by, files=files)
         case "topic":
             return sinks.topic(str(each["topic"]), key=each.get("key"), partitions=each.get("partitions", -1))
     return sinks.console()

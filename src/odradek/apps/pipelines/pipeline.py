@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines.sinks import MODES, ParquetTable, Sink, ToTopic
+from odradek.apps.pipelines.sinks import MODES, LakeTable, ParquetTable, Sink, ToTopic
 from odradek.apps.pipelines.sources import Source, Table, Topic
 from odradek.configdef import did_you_mean
 from odradek.values import value
@@ -123,6 +123,11 @@ class Pipeline:
             if isinstance(output.sink, ParquetTable) and output.mode != "append":
                 raise Sentence(f"sink {output.name}: a parquet table takes mode append only.")
         self._check_places()
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The table formats of its sinks that Spark does not bring."""
+        return tuple(sorted({each.sink.format for each in self.outputs.values() if isinstance(each.sink, LakeTable)}))
 
     def order(self, wanted: str) -> list[str]:
         """The datasets that one needs, each behind those it takes, itself last; sources are not among them."""

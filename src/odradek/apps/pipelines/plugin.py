@@ -6,7 +6,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("spark_master", f"the master of the spark fixture's session (default: {MASTER})", default="")
+    parser.addini("spark_formats", "table formats that the session can write: delta, iceberg", type="args", default=[])
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +33,16 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """One Spark session for all tests of the run, with the Kafka connector; skipped where Spark cannot run."""
     from odradek.apps.pipelines.session import stop_session
 
-    session = open_test_session(request.config.getini("spark_master") or MASTER, tmp_path_factory.mktemp("spark"))
+    session = open_test_session(
+        request.config.getini("spark_master") or MASTER,
+        tmp_path_factory.mktemp("spark"),
+        request.config.getini("spark_formats"),
+    )
     yield session
     stop_session(session)
 
 
-def open_test_session(master: str, directory: Path) -> SparkSession:
+def open_test_session(master: str, directory: Path, formats: Sequence[str] = ()) -> SparkSession:
     """A session that keeps everything it writes in a directory; skips the test that asks for one which cannot be."""
     from odradek.apps.cli.sentence import Sentence
     from odradek.apps.pipelines.session import open_session
@@ -49,7 +54,9 @@ def open_test_session(master: str, directory: Path) -> SparkSession:
         "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     try:
-        return open_session("odradek tests", master=master, conf=conf, log_file=directory / "spark.log")
+        return open_session(
+            "odradek tests", master=master, conf=conf, log_file=directory / "spark.log", formats=formats
+        )
     except Sentence as missing:
         pytest.skip(f"NOT TESTED: {missing}")
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.apps.cli.output import complain
@@ -15,6 +16,7 @@ from odradek.apps.cli.session import Session
 from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers, lost
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller
 from odradek.apps.pipelines.session import open_session
@@ -62,21 +64,51 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         brokers = open_things.enter_context(Brokers(session))
         brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
         open_things.enter_context(checkpoint.taken())
+        check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
         _look_back(running, pipeline, checkpoint, brokers, wishes)
         metrics = None
         if wishes.metrics_port is not None:
             metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
         spark = spark or open_session(
-            f"odradek {pipeline.name}", master=wishes.master, conf=dict(wishes.conf), log_file=checkpoint.log_file
+            f"odradek {pipeline.name}",
+            master=wishes.master,
+            conf=dict(wishes.conf),
+            log_file=checkpoint.log_file,
+            formats=pipeline.formats,
         )
         if metrics is not None and not wishes.quiet:
             complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running)
-        shift.start(spark)
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark)
+        shift.start()
         shift.work()
     return running
+
+
+def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
+    """A Sentence if files of a sink were written under another checkpoint: Spark knows by a batch's number whether it
+    is in the sink already, and would pass over the first ones of this checkpoint without a word."""
+    if not checkpoint.is_local:
+        return
+    for name, place in parquet_places(pipeline, base).items():
+        held = read_log(place).latest
+        if held > checkpoint.begun(f"sink-{name}"):
+            raise Sentence(
+                f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
+                "new batches for those: move it away, give the sink another path, or start over with "
+                "`odradek pipeline reset --delete-files`."
+            )
+
+
+def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
+    """Where sinks write that are plain Parquet files on a local disk."""
+    places = {
+        name: sinks.located(base, output.sink.path)
+        for name, output in pipeline.outputs.items()
+        if isinstance(output.sink, sinks.Parquet)
+    }
+    return {name: Path(place) for name, place in places.items() if "://" not in place}
 
 
 def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
@@ -108,20 +140,29 @@ class _Shift:
     """One run's queries, from start to end."""
 
     def __init__(
-        self, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes, running: Run
+        self,
+        pipeline: Pipeline,
+        checkpoint: Checkpoint,
+        brokers: Brokers,
+        wishes: Wishes,
+        running: Run,
+        spark: SparkSession,
     ) -> None:
         self._pipeline = pipeline
+        self._spark = spark
         self._checkpoint = checkpoint
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
         self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
         self._queries: dict[str, StreamingQuery] = {}
+        self._writers: dict[str, Any] = {}
+        self._tidied: dict[str, int | None] = {}
         self._stopping = threading.Event()
         self._committed: dict[TopicPartition, int] = {}
         self._complaint = ""
 
-    def start(self, spark: SparkSession) -> None:
+    def start(self) -> None:
         """Start every query; if one cannot be, none is left running."""
         from pyspark.errors import PySparkException
 
@@ -130,10 +171,10 @@ class _Shift:
         for name, source in self._pipeline.sources.items():
             stream = source if isinstance(source, Topic) else source.stream
             opened[name] = sources.open_stream(
-                spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
+                self._spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
             )
             if isinstance(source, Table):
-                frames[name] = sources.open_table(spark, source, self._brokers.bootstrap)
+                frames[name] = sources.open_table(self._spark, source, self._brokers.bootstrap)
             else:
                 frames[name] = schemas.good(opened[name])
         starting = ""
@@ -165,10 +206,13 @@ class _Shift:
                     self._raise_failure()
                     if not active:
                         break
+                    if not self._wishes.available_now:
+                        self._tidy()
                     self._stopping.wait(LOOK_S)
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
+                self._tidy()
                 self._ask_ends()
         finally:
             self._stop_queries()
@@ -200,7 +244,8 @@ class _Shift:
             writer = writer.trigger(availableNow=True)
         elif self._pipeline.trigger:
             writer = writer.trigger(processingTime=self._pipeline.trigger)
-        self._queries[name] = writer.option("checkpointLocation", self._checkpoint.query(name)).start()
+        self._writers[name] = writer.option("checkpointLocation", self._checkpoint.query(name))
+        self._queries[name] = self._writers[name].start()
 
     def _look(self) -> None:
         """Take up what Spark reports. A report comes after the batch is in the sink and in the checkpoint, so what it
@@ -215,6 +260,29 @@ class _Shift:
         if news:
             self._commit()
             self._teller.batch()
+
+    def _tidy(self) -> None:
+        """Put small files together where a sink wants it. Its query stands still meanwhile, since Spark's sink must not
+        write its log while somebody else does; a batch that is broken off by that is done again, as after a crash."""
+        for name, place in parquet_places(self._pipeline, self._wishes.data).items():
+            sink = self._pipeline.outputs[name].sink
+            if not isinstance(sink, sinks.Parquet) or sink.compact_after is None:
+                continue
+            log = read_log(place)
+            if log.gathered is None or self._tidied.get(name) == log.gathered:
+                continue
+            self._tidied[name] = log.gathered
+            if small_files(log) < sink.compact_after:
+                continue
+            query = self._queries[f"sink-{name}"]
+            going_on = query.isActive
+            query.stop()
+            done = compact(self._spark, place)
+            if not self._wishes.quiet:
+                complain(done.sentence(name))
+            if going_on and not self._stopping.is_set():
+                self._look()  # What the query that ends now has reported; the next one starts with no reports.
+                self._queries[f"sink-{name}"] = self._writers[f"sink-{name}"].start()
 
     def _commit(self) -> None:
         positions = self._run.positions()

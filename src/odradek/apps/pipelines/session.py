@@ -6,11 +6,12 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines import lakes
 from odradek.apps.pipelines.java import cache_directory, find_java
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ IN_SPARK = (
     "com.google.code.findbugs:jsr305",
     "org.scala-lang.modules:scala-parallel-collections_2.13",
     "org.tukaani:xz",
+    "org.antlr:antlr4-runtime",
 )
 """What the connector depends on and Spark has already: 60 MB that need not be fetched a second time."""
 
@@ -56,12 +58,17 @@ NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
 
 
 def open_session(
-    name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, log_file: Path | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+    formats: Sequence[str] = (),
 ) -> SparkSession:
     """The session of this process; a new one unless there is one already, as under spark-submit.
 
     Everything that Spark's JVM says goes to `log_file`, if one is given: nobody wants it on the terminal, and those who
-    look for the cause of a failure do.
+    look for the cause of a failure do. `formats` are those of tables that Spark does not bring: `delta`, `iceberg`.
     """
     try:
         from pyspark.sql import SparkSession
@@ -71,12 +78,16 @@ def open_session(
     if running is not None:
         return running
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {**settings_for(master if master or submitted else DEFAULT_MASTER), **(conf or {})}
+    settings = {
+        **settings_for(master if master or submitted else DEFAULT_MASTER),
+        **lakes.settings_of(formats),
+        **(conf or {}),
+    }
     builder = SparkSession.builder.appName(name)
     if submitted:
         settings.pop("spark.master", None)  # spark-submit has decided where it runs.
     else:
-        settings |= connector(os.environ, settings)
+        settings |= connector(os.environ, settings, formats)
         _launch(settings, log_file)
     for key, setting in settings.items():
         builder = builder.config(key, setting)
@@ -112,19 +123,22 @@ def width(master: str) -> int:
     return int(inside[0]) if inside[0].isdecimal() else 1
 
 
-def connector(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """How Spark gets the Kafka connector: from the jars fetched before, else by fetching them.
+def connector(
+    environment: Mapping[str, str], settings: Mapping[str, str], formats: Sequence[str] = ()
+) -> dict[str, str]:
+    """How Spark gets the Kafka connector, and what table formats need: from jars fetched before, else by fetching them.
 
     Asking Ivy takes seconds at every start even when it has everything, so what it brought once is named by file.
     """
     if "spark.jars.packages" in settings or "spark.jars" in settings:
         return {}
     ivy = cache_directory(environment) / "ivy"
-    fetched = [ivy / "jars" / name for name in JARS]
+    wanted = [lakes.FORMATS[name] for name in formats]
+    fetched = [ivy / "jars" / name for name in (*JARS, *(jar for each in wanted for jar in each.jars))]
     if all(jar.is_file() and jar.stat().st_size for jar in fetched):
         return {"spark.jars": ",".join(map(str, fetched))}
     return {
-        "spark.jars.packages": f"{CONNECTOR},{AVRO}",
+        "spark.jars.packages": ",".join([CONNECTOR, AVRO, *(each.package for each in wanted)]),
         "spark.jars.excludes": ",".join(IN_SPARK),
         "spark.jars.ivy": str(ivy),
     }
@@ -171,8 +185,8 @@ def _why_no_jvm(log_file: Path | None, failure: Exception) -> str:
     told = log_file.read_text(errors="replace") if log_file is not None and log_file.exists() else ""
     if "UNRESOLVED DEPENDENCIES" in told or "unresolved dependency" in told:
         return (
-            f"cannot fetch Spark's Kafka connector ({CONNECTOR}): go online for the first run, "
-            "or name its jars with --conf spark.jars=FILE,FILE."
+            f"cannot fetch Spark's Kafka connector and table formats ({CONNECTOR}, …): go online for the first run, "
+            "or name their jars with --conf spark.jars=FILE,FILE."
         )
     where = f"; what it said is in {log_file}" if log_file is not None else ""
     return f"Spark did not start ({str(failure).rstrip('.').splitlines()[0]}){where}."

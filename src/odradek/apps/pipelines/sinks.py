@@ -1,4 +1,4 @@
-"""Where a pipeline writes: Parquet files, a table in Parquet, Delta, a topic, the terminal."""
+"""Where a pipeline writes: Parquet files, a table in Parquet, Delta or Iceberg, a topic, the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import schemas
+from odradek.apps.pipelines import lakes, schemas
 from odradek.apps.pipelines.schemas import Schema
 from odradek.apps.pipelines.transforms.latest import latest_per_key
 from odradek.values import value
@@ -32,11 +32,25 @@ class Parquet:
     path: str
     partition_by: tuple[str, ...] = ()
     files: int | None = None
-    format: str = "parquet"
+    compact_after: int | None = None
 
     @property
     def text(self) -> str:
-        return f"{self.format} files in {self.path}"
+        return f"parquet files in {self.path}"
+
+
+@value
+class LakeTable:
+    """A table of Delta Lake or of Apache Iceberg, exactly once by the number of the batch that its own log keeps."""
+
+    format: str
+    path: str
+    partition_by: tuple[str, ...] = ()
+    files: int | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.format} table in {self.path}"
 
 
 @value
@@ -78,21 +92,29 @@ class Console:
         return "the terminal"
 
 
-Sink = Parquet | ParquetTable | ToTopic | Console
+Sink = Parquet | LakeTable | ParquetTable | ToTopic | Console
 
 
-def parquet(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> Parquet:
-    """Append rows to files; `files` bounds how many a micro-batch writes, so that they do not get small."""
-    return Parquet(path, tuple(partition_by), files)
+def parquet(
+    path: str, *, partition_by: Sequence[str] = (), files: int | None = None, compact_after: int | None = None
+) -> Parquet:
+    """Append rows to files; `files` bounds how many a micro-batch writes, so that they do not get small.
+
+    `compact_after`: a run puts small files together as soon as there are so many of them.
+    """
+    if compact_after is not None and compact_after < 2:
+        raise Sentence("compact_after is a number of files from 2 on.")
+    return Parquet(path, tuple(partition_by), files, compact_after)
 
 
-def delta(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> Parquet:
-    """Append rows to a Delta table; needs the package delta-spark and its settings (`--conf`)."""
-    try:
-        import delta as _installed  # noqa: F401
-    except ImportError:
-        raise Sentence("sinks.delta needs Delta Lake: run pip install delta-spark, or use sinks.parquet.") from None
-    return Parquet(path, tuple(partition_by), files, "delta")
+def delta(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> LakeTable:
+    """Append rows to a Delta table; its jars are fetched when a pipeline that has one first runs."""
+    return LakeTable("delta", path, tuple(partition_by), files)
+
+
+def iceberg(path: str, *, partition_by: Sequence[str] = (), files: int | None = None) -> LakeTable:
+    """Append rows to an Iceberg table in a directory; its jars are fetched when a pipeline that has one first runs."""
+    return LakeTable("iceberg", path, tuple(partition_by), files)
 
 
 def parquet_table(path: str, *, key: str = "_key", deleted: str = "_deleted") -> ParquetTable:
@@ -127,9 +149,16 @@ def console(rows: int = 20) -> Console:
 def writer(rows: DataFrame, sink: Sink, *, mode: str, bootstrap: str, base: str, writer_id: str) -> DataStreamWriter:
     """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does."""
     match sink:
-        case Parquet():
+        case Parquet() | LakeTable():
             shaped = rows if sink.files is None else rows.coalesce(sink.files)
-            written = shaped.writeStream.outputMode(mode).format(sink.format).option("path", located(base, sink.path))
+            place = located(base, sink.path)
+            if isinstance(sink, LakeTable) and sink.format == "iceberg":
+                table = lakes.make_iceberg(rows, place, sink.partition_by)
+                # Rows come in no order of partitions, so a task keeps a file open for each.
+                written = shaped.writeStream.outputMode(mode).format("iceberg").option("fanout-enabled", "true")
+                return written.option("path", table)
+            kind = "parquet" if isinstance(sink, Parquet) else sink.format
+            written = shaped.writeStream.outputMode(mode).format(kind).option("path", place)
             return written.partitionBy(*sink.partition_by) if sink.partition_by else written
         case ParquetTable():
             _need_columns(rows, (sink.key, sink.deleted, "_timestamp", "_offset", "_partition"), sink)
@@ -147,12 +176,15 @@ def writer(rows: DataFrame, sink: Sink, *, mode: str, bootstrap: str, base: str,
             return rows.writeStream.outputMode(mode).foreachBatch(_Printing(sink.rows))
 
 
-def read(spark: SparkSession, sink: Parquet | ParquetTable, base: str) -> DataFrame:
+def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: str) -> DataFrame:
     """What is in the sink now."""
     place = located(base, sink.path)
-    if isinstance(sink, ParquetTable):
-        return read_table(spark, place)
-    return spark.read.format(sink.format).load(place)
+    match sink:
+        case ParquetTable():
+            return read_table(spark, place)
+        case LakeTable():
+            return spark.read.format(sink.format).load(place)
+    return spark.read.parquet(place)
 
 
 def read_table(spark: SparkSession, place: str) -> DataFrame:

@@ -98,7 +98,7 @@ def test_circles() -> None:
         (lambda: schemas.avro("{"), "needs an Avro schema as JSON"),
         (lambda: schemas.avro('"string"'), "schema of a record"),
         (lambda: Pipeline("two words"), "made of letters, digits"),
-        (lambda: sinks.delta("lake"), "run pip install delta-spark"),
+        (lambda: sinks.parquet("lake", compact_after=1), "compact_after is a number of files from 2 on"),
     ],
 )
 def test_declarations_that_make_no_sense(make: Callable[[], object], sentence: str) -> None:

@@ -1,0 +1,142 @@
+"""Small files become large ones: with the same rows before, after, and wherever on the way it is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines.compaction import WORK, compact, read_log, small_files
+from odradek.apps.pipelines.trial import Trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Load = Callable[[Path], Trial]
+Written = Callable[[str], Path]
+GATHERED_EVERY = 3
+PER_BATCH = 10
+
+PIPELINE = f"""
+    pipeline = Pipeline("numbers")
+    pipeline.source("numbers", sources.topic("numbers", value=schemas.json("n bigint"), max_per_trigger={PER_BATCH}))
+
+    @pipeline.dataset
+    def rows(numbers):
+        kind = F.when(F.col("n") % 2 == 0, "even: 0/2 %")
+        return numbers.select("n", kind.alias("kind"), F.to_timestamp(F.col("n")).alias("at"))
+
+    pipeline.sink("lake", rows, sinks.parquet("lake", partition_by=["kind"]{{}}))
+"""
+
+
+class Killed(BaseException):
+    """Nothing catches it on the way, so that nothing more is done: as kill -9 at this point."""
+
+
+class Killer:
+    """Lets some steps pass, then kills."""
+
+    def __init__(self, passing: int) -> None:
+        self.passing = passing
+        self.seen: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        self.seen.append(step)
+        if len(self.seen) > self.passing:
+            raise Killed(step)
+
+
+@pytest.fixture
+def gathering(spark: SparkSession) -> Iterator[None]:
+    """Spark gathers its log every third batch instead of every tenth: the same code, sooner."""
+    name = "spark.sql.streaming.fileSink.log.compactInterval"
+    spark.conf.set(name, str(GATHERED_EVERY))
+    yield
+    spark.conf.unset(name)
+
+
+def rows(trial: Trial) -> Counter[tuple[object, ...]]:
+    return Counter(tuple(row.values()) for row in trial.rows("lake"))
+
+
+def expected(count: int) -> Counter[int]:
+    return Counter(range(count))
+
+
+def numbers(trial: Trial) -> Counter[int]:
+    return Counter(row["n"] for row in trial.rows("lake"))
+
+
+def data_files(lake: Path) -> set[str]:
+    return {str(each.relative_to(lake)) for each in lake.rglob("part-*.parquet") if WORK not in each.parts}
+
+
+def test_the_rows_are_the_same_wherever_it_is_killed(
+    pipeline: Load, written: Written, gathering: None, tmp_path: Path
+) -> None:
+    trial = pipeline(written(PIPELINE.format("")))
+    trial.send("numbers", *({"n": n} for n in range(7 * PER_BATCH)))
+    trial.run()
+    lake = tmp_path / "lake"
+    log = read_log(lake)
+    assert (log.gathered, log.latest) == (5, 6)
+    before, small = rows(trial), small_files(log)
+    assert small > 6
+    assert sorted(numbers(trial)) == list(range(7 * PER_BATCH))
+
+    points: list[str] = []
+    while not points or points[-1] != "switched":  # The first try dies at its first step, the next at its second.
+        killer = Killer(len(points))
+        with pytest.raises(Killed):
+            compact(trial.spark, lake, step=killer)
+        points.append(killer.seen[-1])
+        assert rows(trial) == before, f"killed when {points[-1]}"
+    assert points[:3] == ["begun", "written", "noted"]
+    assert points[3:] == ["moved", "moved", "switching", "switched"]
+
+    listed = {each["path"].rpartition("/")[2] for part in read_log(lake).entries() for each in part}
+    assert len([name for name in listed if name.startswith("part-compacted-")]) == 2, "one a partition"
+    again = compact(trial.spark, lake, keep_s=0.0)
+    assert (again.before, again.after, again.removed) == (0, 0, small)
+    assert {each.rpartition("/")[2] for each in data_files(lake)} == listed, "nothing is left of all the tries"
+    assert not any((lake / WORK).iterdir())
+    assert rows(trial) == before
+
+    # The pipeline goes on: over the next gathering of Spark's log, and another compaction after it.
+    trial.send("numbers", *({"n": n} for n in range(7 * PER_BATCH, 13 * PER_BATCH)))
+    trial.run()
+    assert numbers(trial) == expected(13 * PER_BATCH)
+    assert compact(trial.spark, lake).before > 6
+    assert numbers(trial) == expected(13 * PER_BATCH)
+    assert compact(trial.spark, lake).removed == 0, "whoever reads the replaced files may go on for a while"
+
+
+def test_a_run_tidies_up(pipeline: Load, written: Written, gathering: None, tmp_path: Path) -> None:
+    trial = pipeline(written(PIPELINE.format(", compact_after=6")))
+    trial.send("numbers", *({"n": n} for n in range(4 * PER_BATCH)))
+    trial.run()
+    assert any(name.rpartition("/")[2].startswith("part-compacted-") for name in data_files(tmp_path / "lake"))
+    assert small_files(read_log(tmp_path / "lake")) == 0
+    assert numbers(trial) == expected(4 * PER_BATCH)
+
+
+def test_a_lake_of_another_checkpoint_is_not_written_to(pipeline: Load, written: Written, tmp_path: Path) -> None:
+    """Spark would take the new batches for those that are there, and pass over them without a word."""
+    trial = pipeline(written(PIPELINE.format("")))
+    trial.send("numbers", {"n": 0})
+    trial.run()
+    shutil.rmtree(tmp_path / ".checkpoints")
+    trial.send("numbers", {"n": 1})
+    with pytest.raises(Sentence, match=r"sink lake: .* was written under another checkpoint \(up to batch 0\)"):
+        trial.run()
+    assert numbers(trial) == expected(1)
+    os.rename(tmp_path / "lake", tmp_path / "before")
+    trial.run()
+    assert numbers(trial) == expected(2)
