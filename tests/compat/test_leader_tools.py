@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from bench.apache_kafka import tool
 from bench.clusters import Cluster
+from confluent_kafka import Producer
 from tests.compat.brokers import new_cluster
 from tests.compat.patience import eventually
 
@@ -19,6 +20,8 @@ REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
+CONFIGS = "kafka.admin.ConfigCommand"
+SIDES = ("leader", "follower")
 TOPIC = "wandering"
 
 
@@ -48,6 +51,32 @@ def reassign(cluster: Cluster, place: Path, replicas: list[int], *options: str) 
     return tool(REASSIGN, *address, "--reassignment-json-file", file, *options, check=False)
 
 
+def lines(said: str) -> list[str]:
+    """What a tool said, but for blank lines and the places of logs."""
+    said = re.sub(r'"log_dirs":\[[^]]*\]', '"log_dirs":[]', said)
+    return [line.strip() for line in said.splitlines() if line.strip()]
+
+
+def throttles(cluster: Cluster) -> dict[str, str]:
+    """What kafka-configs shows of them: those of the topic, and those of the brokers."""
+    found: dict[str, str] = {}
+    address = ("--bootstrap-server", cluster.bootstrap)
+    said = tool(CONFIGS, *address, "--describe", "--entity-type", "topics", "--entity-name", "slow")
+    found.update(re.findall(r"^  (\S+\.throttled\.\S+)=(\S+) sensitive", said, re.M))
+    for broker in (1, 2, 3):
+        said = tool(CONFIGS, *address, "--describe", "--entity-type", "brokers", "--entity-name", broker)
+        rates = re.findall(r"^  (\S+\.throttled\.rate)=(\S+) sensitive", said, re.M)
+        found.update({f"{name} of {broker}": rate for name, rate in rates})
+    return found
+
+
+def load(cluster: Cluster, topic: str, size: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    for _ in range(size // 50_000):
+        producer.produce(topic, bytes(50_000), partition=0)
+    assert producer.flush(60) == 0
+
+
 def test_partitions_and_leaders_move(cluster: Cluster, tmp_path: Path) -> None:
     started = reassign(cluster, tmp_path, [3, 1], "--execute", "--throttle", "10000000")
     assert f"Successfully started partition reassignment for {TOPIC}-0" in started
@@ -63,6 +92,69 @@ def test_partitions_and_leaders_move(cluster: Cluster, tmp_path: Path) -> None:
     eventually(lambda: described(cluster), ("3", "3,1"))
     one = ("--election-type", "preferred", "--topic", TOPIC, "--partition", "0")
     assert "Valid replica already elected" in tool(ELECT, "--bootstrap-server", cluster.bootstrap, *one)
+
+
+def test_a_throttle_is_set_honoured_changed_and_removed(cluster: Cluster, tmp_path: Path) -> None:
+    address = ("--bootstrap-server", cluster.bootstrap)
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "slow", "partition": 0, "replicas": [3, 2], "log_dirs": ["any", "any"]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    planned = (*address, "--reassignment-json-file", plan)
+    tool(TOPICS, *address, "--create", "--topic", "slow", "--replica-assignment", "1:2")
+    load(cluster, "slow", 3_000_000)
+
+    assert lines(tool(REASSIGN, *planned, "--execute", "--throttle", "1000")) == [
+        "Current partition replica assignment",
+        '{"version":1,"partitions":[{"topic":"slow","partition":0,"replicas":[1,2],"log_dirs":[]}]}',
+        "Save this to use as the --reassignment-json-file option during rollback",
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle "
+        "is removed.",
+        "The inter-broker throttle limit was set to 1000 B/s",
+        "Successfully started partition reassignment for slow-0",
+    ]
+    assert throttles(cluster) == {
+        "leader.replication.throttled.replicas": "0:1,0:2",
+        "follower.replication.throttled.replicas": "0:3",
+        **{f"{side}.replication.throttled.rate of {broker}": "1000" for side in SIDES for broker in (1, 2, 3)},
+    }
+    assert lines(tool(REASSIGN, *planned, "--verify")) == [
+        "Status of partition reassignment:",
+        "Reassignment of partition slow-0 is still in progress.",
+    ]
+    assert lines(tool(REASSIGN, *address, "--list")) == [
+        "Current partition reassignments:",
+        "slow-0: replicas: 3,2,1. adding: 3. removing: 1.",
+    ]
+    assert "Cannot execute because there is an existing partition assignment" in tool(
+        REASSIGN, *planned, "--execute", check=False
+    )
+
+    assert lines(tool(REASSIGN, *planned, "--cancel")) == [
+        "Successfully cancelled partition reassignment for: slow-0",
+        "None of the specified partition moves are active.Clearing broker-level throttles on brokers 1,2,3",
+        "Clearing topic-level throttles on topic slow",
+    ]
+    assert throttles(cluster) == {}
+    assert lines(tool(REASSIGN, *planned, "--verify")) == [
+        "Status of partition reassignment:",
+        "There is no active reassignment of partition slow-0, but replica set is 2,1 rather than 3,2.",
+        "Clearing broker-level throttles on brokers 1,2,3",
+        "Clearing topic-level throttles on topic slow",
+    ]
+
+    tool(REASSIGN, *planned, "--execute", "--throttle", "1000")
+    assert throttles(cluster)["leader.replication.throttled.rate of 2"] == "1000"
+    tool(REASSIGN, *planned, "--execute", "--additional", "--throttle", "100000000")
+    assert throttles(cluster)["leader.replication.throttled.rate of 2"] == "100000000"
+    eventually(lambda: "is completed" in tool(REASSIGN, *planned, "--verify", "--preserve-throttles"), True)
+    assert throttles(cluster)["follower.replication.throttled.replicas"] == "0:3"
+    assert lines(tool(REASSIGN, *planned, "--verify")) == [
+        "Status of partition reassignment:",
+        "Reassignment of partition slow-0 is completed.",
+        "Clearing broker-level throttles on brokers 1,2,3",
+        "Clearing topic-level throttles on topic slow",
+    ]
+    assert throttles(cluster) == {}
 
 
 def test_a_node_is_forgotten(cluster: Cluster) -> None:

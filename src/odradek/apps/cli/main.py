@@ -37,6 +37,8 @@ COMMANDS = {
     "acl": ("list, add and remove access rules", "odradek.apps.cli.acl:declare"),
     "quota": ("list, set and remove quotas of clients", "odradek.apps.cli.quota:declare"),
     "cluster": ("look at a cluster as a whole, or run one on this machine", "odradek.apps.cli.cluster:declare"),
+    "reassign": ("move partitions to other brokers", "odradek.apps.cli.reassign:declare"),
+    "leader": ("let partitions have other leaders", "odradek.apps.cli.leader:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
     "pipeline": ("run data pipelines on Spark", "odradek.apps.cli.pipeline:declare"),

@@ -1,0 +1,90 @@
+"""`odradek leader`: elections on demand."""
+
+from __future__ import annotations
+
+import argparse
+
+from odradek.apps.cli.options import add_actions, add_many, add_remote_action, topic_partitions
+from odradek.apps.cli.output import complain, emit, plural, table
+from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.session import failure_text
+from odradek.apps.cli.topic_description import known_topics
+from odradek.client.admin import Admin
+from odradek.client.admin.topics import Election
+from odradek.client.cluster import TopicPartition
+from odradek.protocol.errors import ErrorCode
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    actions = add_actions(parser, "Let partitions have other leaders.")
+    electing = add_remote_action(
+        actions,
+        "elect",
+        "let preferred replicas lead, or anybody where nobody may",
+        elect,
+        "Let the preferred replica of partitions lead, which is the first one, if it is in sync. With --unclean: where "
+        "nobody leads, let a replica lead that is not in sync. What it does not have is lost then.",
+    )
+    add_many(electing, "topics", at_least=0, metavar="TOPIC[:PARTITION,...]")
+    electing.add_argument("--all", action="store_true", help="all partitions of all topics")
+    electing.add_argument("--unclean", action="store_true", help="where nobody leads; records may be lost")
+
+
+async def elect(admin: Admin, options: argparse.Namespace) -> int:
+    """Whether somebody leads who should; that it is so already is no failure."""
+    chosen = await _chosen(admin, options)
+    outcomes = await admin.elect_leaders(Election.UNCLEAN if options.unclean else Election.PREFERRED, chosen)
+    leaders = {
+        TopicPartition(topic.name, each.partition): each.leader
+        for topic in await admin.list_topics()
+        for each in topic.partitions
+    }
+    needless = [
+        partition
+        for partition, failure in outcomes.items()
+        if failure is not None and failure.code is ErrorCode.ELECTION_NOT_NEEDED
+    ]
+    failures = {
+        partition: failure
+        for partition, failure in sorted(outcomes.items())
+        if failure is not None and partition not in needless
+    }
+    data = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "elected": failure is None,
+            "leader": leaders.get(partition, -1) if leaders.get(partition, -1) >= 0 else None,
+            "error": failures[partition].code.name if partition in failures else None,
+        }
+        for partition, failure in sorted(outcomes.items())
+    ]
+    rows = [(f"{each['topic']}-{each['partition']}", each["leader"]) for each in data if each["elected"]]
+    lines = table(("PARTITION", "LEADER"), rows) if rows else []
+    if not lines and not failures:
+        lines = ["Nothing to do: everywhere somebody leads." if options.unclean else "Preferred replicas lead already."]
+    elif needless:
+        lines.append(f"{plural(len(needless), 'partition')} needed no election.")
+    emit(options, data, lines)
+    for partition, failure in failures.items():
+        complain(f"partition {partition}: {failure_text(failure)}.")
+    return 1 if failures else 0
+
+
+async def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicPartition] | None:
+    if options.all == bool(options.topics):
+        raise Sentence("name topics, as in orders or orders:0,1; or say --all.", 2)
+    if options.all:
+        return None
+    try:
+        named = [topic_partitions(text) for text in options.topics]
+    except argparse.ArgumentTypeError as wrong:
+        raise Sentence(f"leader elect takes {wrong}.", 2) from None
+    counts = {topic.name: len(topic.partitions) for topic in await known_topics(admin, [topic for topic, _ in named])}
+    chosen: dict[TopicPartition, None] = {}
+    for topic, some in named:
+        for index in some or range(counts[topic]):
+            if index >= counts[topic]:
+                raise Sentence(f"{topic} has {plural(counts[topic], 'partition')}: {index} is not there.")
+            chosen[TopicPartition(topic, index)] = None
+    return list(chosen)
