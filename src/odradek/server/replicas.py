@@ -32,6 +32,7 @@ from odradek.server.departures import Departures
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.full_disks import FullDisks
 from odradek.server.hosted import NO_TRAFFIC, Hosted, Traffic
+from odradek.server.refused_batches import RefusedBatches
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.server.throttles import Throttles
 from odradek.server.unopened import Unopened
@@ -86,6 +87,7 @@ class Replicas:
         """Told when a partition is there for which there was no room when the cluster gave it to this node."""
         self._unopened = Unopened(self._open_again)
         self.full_disks = FullDisks(world.disk)
+        self.refused_batches = RefusedBatches(world.clock)
         self.on_throttles: Callable[[], None] = lambda: None
         """Told when other partitions are throttled than before, or at another rate."""
         self.on_cluster: Callable[[], None] = lambda: None
@@ -146,12 +148,17 @@ class Replicas:
         """As `Partition.append`, and whoever waits for it is told."""
         partition = hosted.partition
         try:
+            if self.refused_batches:
+                self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
             info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
             hosted.failed_appends += 1
-            raise self.storage_error(hosted, failure) from failure
-        except KafkaError:
+            refusal = self.storage_error(hosted, failure)
+            self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
+            raise refusal from failure
+        except KafkaError as refusal:
             hosted.failed_appends += 1
+            self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
             raise
         hosted.appends += 1
         hosted.bytes_in += len(batch)

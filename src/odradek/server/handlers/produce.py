@@ -7,7 +7,7 @@ in-sync replica has it. Who asks the wrong node is told the right one (KIP-951).
 
 from __future__ import annotations
 
-from odradek.ids import NO_OFFSET
+from odradek.ids import NO_OFFSET, Uuid
 from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -107,7 +107,7 @@ class _Appends:
             if self._may_write is not None and not self._may_write(hosted.topic if hosted else topic.name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if hosted is None:
-                raise KafkaError(replicas.why_missing(topic.topic_id if self._by_id else topic.name, part.index))
+                raise self._missing(topic.topic_id if self._by_id else topic.name, part)
             if is_internal(hosted.topic) and self._ctx.client_id != ADMIN_CLIENT_ID:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
             records = part.records
@@ -123,6 +123,13 @@ class _Appends:
         if self._for_all and hosted.partition.leadership is not None:
             self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
         return answer
+
+    def _missing(self, topic: str | Uuid, part: PartitionProduceData) -> KafkaError:
+        replicas = self._ctx.node.replicas
+        error = KafkaError(replicas.why_missing(topic, part.index))
+        if isinstance(part.records, memoryview):
+            replicas.refused_batches.note(topic, part.index, part.records, error)
+        return error
 
     async def wait_for_replicas(self, timeout_ms: int) -> None:
         await self._acknowledgements.wait(self._ctx.node.purgatory, timeout_ms=timeout_ms)

@@ -1,0 +1,94 @@
+"""Batches of idempotent producers that were refused a moment ago, and will come again.
+
+A producer has several batches under way. When the first is refused (this broker does not know yet that it leads, too
+few are in sync) and what stood in its way is gone before the second arrives, the second would be taken before the first
+if the producer is new here, or be out of order. It is refused for the same reason as the first instead. Told of an
+order that is wrong, librdkafka begins a new epoch in all partitions, and sends again under another name what other
+leaders have taken and were killed before they could say so: then it stands there twice.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.ids import Uuid
+from odradek.ports import Clock
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from odradek.values import value
+
+REMEMBERED_MS = 5_000
+"""What was under way when the first was refused has arrived by then."""
+
+MOST_REMEMBERED = 1_000
+
+_COMES_AGAIN = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Refusals after which a client sends the same batch again."""
+
+_HALF = 1 << 30
+"""Of the sequence numbers, which begin again at 0."""
+
+_Key: TypeAlias = tuple[str | Uuid, int, int, int]
+"""Topic, partition, producer id and producer epoch."""
+
+
+@value
+class _Refusal:
+    sequence: int
+    error: KafkaError
+    until_ms: int
+
+
+class RefusedBatches:
+    """The first that was refused, by partition and producer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._first: dict[_Key, _Refusal] = {}
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def note(self, topic: str | Uuid, index: int, batch: memoryview, error: KafkaError) -> None:
+        """A batch was refused; if it comes again, those behind it have to wait for that."""
+        header = _of_idempotent_producer(batch)
+        if header is None or error.code not in _COMES_AGAIN:
+            return
+        key = (topic, index, header.producer_id, header.producer_epoch)
+        now_ms = self._clock.monotonic_ms()
+        known = self._first.get(key)
+        if known is not None and known.until_ms > now_ms and known.sequence != header.base_sequence:
+            return
+        if len(self._first) >= MOST_REMEMBERED:
+            self._first = {each: refusal for each, refusal in self._first.items() if refusal.until_ms > now_ms}
+        if len(self._first) < MOST_REMEMBERED:
+            self._first[key] = _Refusal(header.base_sequence, error, now_ms + REMEMBERED_MS)
+
+    def check(self, topic: str, topic_id: Uuid, index: int, batch: memoryview) -> None:
+        """KafkaError, the same as before, if one that comes before this batch was refused and has not come again."""
+        header = _of_idempotent_producer(batch)
+        if header is None:
+            return
+        for name in (topic_id, topic):
+            key = (name, index, header.producer_id, header.producer_epoch)
+            first = self._first.get(key)
+            if first is None:
+                continue
+            distance = (header.base_sequence - first.sequence) % (2 * _HALF)
+            if distance == 0 or first.until_ms <= self._clock.monotonic_ms():
+                del self._first[key]
+            elif distance < _HALF:
+                raise KafkaError(first.error.code, first.error.message)
+
+
+def _of_idempotent_producer(batch: memoryview) -> BatchHeader | None:
+    if len(batch) < HEADER_SIZE:
+        return None
+    header = read_header(batch)
+    return header if header.producer_id >= 0 else None
