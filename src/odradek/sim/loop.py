@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import heapq
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple
 
 ResultT = TypeVar("ResultT")
@@ -49,11 +49,22 @@ class Life:
         self.held: list[asyncio.Handle] | None = None
         """What would have run while the life is held; None when it is not."""
         self._failed: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._sweep_at = 64
 
-    def note_done(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.pop(task, None)
-        if not task.cancelled() and task._exception is not None:
-            self._failed.add(task)
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it is done; those that are go a few at a time, for a callback each would be a step each."""
+        self.tasks[task] = None
+        if len(self.tasks) > self._sweep_at:
+            self._sweep()
+            self._sweep_at = 64 + 2 * len(self.tasks)
+
+    def _sweep(self) -> None:
+        """Let go of tasks that are done: one that failed, and at whose failure nobody looks any more, then says so."""
+        done = [task for task in self.tasks if task.done()]
+        for task in done:
+            del self.tasks[task]
+            if not task.cancelled() and task._exception is not None:
+                self._failed.add(task)
 
     def check(self) -> None:
         """Called by every port: a dead node reaches nothing."""
@@ -68,6 +79,7 @@ class Life:
         """
         self.alive = False
         self.held = None
+        self._sweep()
         for task in list(self.tasks):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -127,7 +139,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self.failures: list[str] = []
         self._max_steps = max_steps
-        self._now_us = 0
+        self.now_us = 0
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, _Timer]] = []
         self._sequence = 0
@@ -136,10 +148,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = False
 
     # What the simulator asks for.
-
-    @property
-    def now_us(self) -> int:
-        return self._now_us
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until this one is done; time passes only when nothing else is left to do."""
@@ -168,12 +176,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _run(self) -> None:
         ready = self._ready
+        next_handle = ready.popleft
         last_step = self._max_steps
         while not self._stopping and (ready or self._advance()):
-            handle: Any = ready.popleft()
+            handle: Any = next_handle()
             self.steps += 1
             if self.steps > last_step:
-                raise Deadlock(f"still busy after {last_step} steps at {self._now_us} µs: something spins")
+                raise Deadlock(f"still busy after {last_step} steps at {self.now_us} µs: something spins")
             if handle._cancelled:
                 continue
             life = handle._context.get(_life)
@@ -196,14 +205,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Let time jump to the earliest timer that is still wanted."""
         timers = self._timers
         while timers:
-            when, _, handle = heapq.heappop(timers)
+            when, _, handle = heappop(timers)
             if handle._cancelled:
                 continue
-            if when > self._now_us:
-                self._now_us = when
+            if when > self.now_us:
+                self.now_us = when
             self._ready.append(handle)
-            while timers and timers[0][0] <= self._now_us:
-                self._ready.append(heapq.heappop(timers)[2])
+            while timers and timers[0][0] <= self.now_us:
+                self._ready.append(heappop(timers)[2])
             return True
         return False
 
@@ -213,7 +222,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # What asyncio asks for.
 
     def time(self) -> float:
-        return self._now_us / 1_000_000
+        return self.now_us / 1_000_000
 
     def call_soon(
         self, callback: Callable[[*ArgumentTs], object], *args: *ArgumentTs, context: contextvars.Context | None = None
@@ -229,7 +238,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: *ArgumentTs,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at_us(self._now_us + max(0, round(delay * 1_000_000)), callback, *args, context=context)
+        delay_us = round(delay * 1_000_000) if delay > 0 else 0
+        return self.call_at_us(self.now_us + delay_us, callback, *args, context=context)
 
     def call_at(
         self,
@@ -250,7 +260,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Whole microseconds: sums of floats would order timers by rounding."""
         handle = _Timer(when_us / 1_000_000, callback, args, context)
         self._sequence += 1
-        heapq.heappush(self._timers, (when_us, self._sequence, handle))
+        heappush(self._timers, (when_us, self._sequence, handle))
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -263,8 +273,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context = options.get("context")
         life = _life.get(None) if context is None else context.get(_life)
         if life is not None:
-            life.tasks[task] = None
-            task.add_done_callback(life.note_done)
+            life.note_task(task)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

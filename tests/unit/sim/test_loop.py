@@ -119,16 +119,32 @@ def test_nothing_of_an_ended_life_runs_again() -> None:
         life.check()
 
 
-def test_a_finished_task_is_forgotten_by_its_life() -> None:
+def test_finished_tasks_are_forgotten_by_their_life() -> None:
     loop = SimulatedLoop()
     life = Life("node")
 
     async def run() -> None:
-        await loop.create_task(asyncio.sleep(1), context=life.context)
-        await asyncio.sleep(0)
+        for _ in range(1_000):
+            await loop.create_task(asyncio.sleep(1), context=life.context)
 
     loop.run_until_complete(run())
-    assert not life.tasks
+    assert len(life.tasks) < 100
+
+
+def test_a_failure_nobody_looked_at_is_told_when_the_life_ends_at_the_latest() -> None:
+    loop = SimulatedLoop()
+    life = Life("node")
+
+    async def fail() -> None:
+        raise OSError("nobody looks")
+
+    async def run() -> None:
+        loop.create_task(fail(), context=life.context)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(run())
+    life.end()
+    assert "nobody looks" in "".join(loop.failures)
 
 
 def test_a_held_life_does_later_and_in_order_what_came_up_meanwhile() -> None:
