@@ -5,10 +5,9 @@ An `Endpoint` is one API in one version, compiled at first use: everything that 
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
@@ -17,8 +16,6 @@ from odradek.server.forwarding import forward
 from odradek.server.latency import Latencies
 from odradek.server.routes import Role, Route, route_of, routes_of
 from odradek.server.served import served_on
-
-ReturnT = TypeVar("ReturnT")
 
 
 class Endpoint:
@@ -102,28 +99,3 @@ def _error_answer(response: type[Message]) -> Callable[[int, str], Message] | No
     if "error_message" in names:
         return lambda code, text: make(error_code=code, error_message=text)
     return lambda code, text: make(error_code=code)
-
-
-async def resume(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> ReturnT:
-    """Go on with a coroutine that was stepped once by hand and then waited for `awaited`.
-
-    Dispatch steps every handler itself; only the few that wait get a task, which drives this. A task takes nothing but
-    a true coroutine since Python 3.12, so the generator that hands everything through stands behind one.
-    """
-    return await _handed_through(coroutine, awaited)
-
-
-@types.coroutine
-def _handed_through(coroutine: Coroutine[Any, Any, ReturnT], awaited: object) -> Generator[object, Any, ReturnT]:
-    while True:
-        try:
-            sent = yield awaited
-        except BaseException as thrown:  # noqa: BLE001 - handed on to the coroutine, which alone may judge it
-            failure: BaseException | None = thrown
-        else:
-            failure = None
-        try:
-            awaited = coroutine.send(sent) if failure is None else coroutine.throw(failure)
-        except StopIteration as done:
-            result: ReturnT = done.value
-            return result

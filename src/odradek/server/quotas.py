@@ -22,7 +22,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.server.dispatch import resume
+from odradek.server.suspended import resume
 
 if TYPE_CHECKING:
     from odradek.server.context import Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.history import History, PowerLost, ProcessCrashed, Restarted
-from odradek.sim.loop import Life, SimulatedLoop
+from odradek.sim.loop import Crashed, Life, SimulatedLoop
 from odradek.sim.network import Internet
 from odradek.sim.trace import Trace
 from odradek.sim.workers import SimulatedWorkers
@@ -170,6 +171,8 @@ class Machine:
 
     def _end_life(self, life: Life, keep: Keep = "process") -> None:
         life.end()
+        if self.node is not None:
+            _close_handlers(self.node)
         if keep == "power" and self.power_is_silent:
             self.internet.lose_power(self.name, life)
         else:
@@ -177,3 +180,12 @@ class Machine:
         self.node = None
         self.is_up = False
         self._ended.set()
+
+
+def _close_handlers(node: Node) -> None:
+    """As tasks are closed when a life ends: requests that wait have none."""
+    for listener in node.listeners.values():
+        for connection in listener.scope.connections.values():
+            for handler in connection.suspended():
+                with contextlib.suppress(Crashed, RuntimeError, ValueError):
+                    handler.close()

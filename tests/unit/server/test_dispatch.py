@@ -10,8 +10,9 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster import DescribeClusterResponse
 from odradek.protocol.messages.fetch import FetchResponse
-from odradek.server.dispatch import Endpoints, UnservedRequest, resume
+from odradek.server.dispatch import Endpoints, UnservedRequest
 from odradek.server.routes import Role
+from odradek.server.suspended import Suspended, resume
 
 
 def test_an_endpoint_is_compiled_once() -> None:
@@ -102,3 +103,68 @@ def test_a_coroutine_stepped_by_hand_can_be_cancelled() -> None:
     for turns in (0, 1, 2):
         asyncio.run(test(turns))
         assert len(cleaned) == turns + 1
+
+
+def test_a_suspended_coroutine_goes_on_with_what_it_waits_for() -> None:
+    ended: list[Suspended[str]] = []
+
+    async def handler(first: asyncio.Future[str], second: asyncio.Future[str]) -> str:
+        heard = await first
+        await asyncio.sleep(0)  # Not a future: from here on a task drives it.
+        return heard + await second
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[str] = loop.create_future()
+        second: asyncio.Future[str] = loop.create_future()
+        coroutine = handler(first, second)
+        Suspended(coroutine, coroutine.send(None), ended.append)
+        first.set_result("a")
+        second.set_result("b")
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [(each.result, each.failure) for each in ended] == [("ab", None)]
+
+
+def test_why_a_suspended_coroutine_has_no_result() -> None:
+    ended: list[Suspended[None]] = []
+
+    async def handler(first: asyncio.Future[None]) -> None:
+        await first
+
+    async def run() -> None:
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        coroutine = handler(first)
+        Suspended(coroutine, coroutine.send(None), ended.append)
+        first.set_exception(OSError("gone"))
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [str(each.failure) for each in ended] == ["gone"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_suspended_coroutine_that_is_cancelled_ends_and_nobody_is_told(answered: bool) -> None:
+    ended: list[Suspended[None]] = []
+    seen: list[str] = []
+
+    async def handler(first: asyncio.Future[None]) -> None:
+        try:
+            await first
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def run() -> None:
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        coroutine = handler(first)
+        suspended = Suspended(coroutine, coroutine.send(None), ended.append)
+        if answered:
+            first.set_result(None)
+        suspended.cancel()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert (seen, ended) == (["cancelled"], [])

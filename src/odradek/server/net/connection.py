@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
-from odradek.server.dispatch import Endpoint, UnservedRequest, resume
+from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.handlers.api_versions import unsupported_version_answer
 from odradek.server.promise import Promise
 from odradek.server.quotas import metered
+from odradek.server.suspended import Suspended
 
 if TYPE_CHECKING:
     from odradek.server.net.buffers import Buffer
@@ -54,16 +56,16 @@ _FLEXIBLE_ANSWER = Struct(">iiB")
 class _Slot:
     """The place in the line of one request that was not answered at once."""
 
-    __slots__ = ("correlation_id", "endpoint", "parts", "promise", "since_ms", "task")
+    __slots__ = ("correlation_id", "endpoint", "handler", "parts", "promise", "since_ms")
 
     def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
         self.endpoint = endpoint
         self.since_ms = since_ms
         self.correlation_id = correlation_id
         self.parts: list[Part] | None = None
-        self.task: asyncio.Task[Message | None] | None = None
+        self.handler: Suspended[Message | None] | None = None
         self.promise: Promise[Any] | None = None
-        """What a quick handler waits for, instead of a task."""
+        """What a quick handler waits for."""
 
 
 class Connection:
@@ -129,6 +131,10 @@ class Connection:
     def close(self) -> None:
         self._wire.close()
 
+    def suspended(self) -> list[Suspended[Message | None]]:
+        """The handlers that wait for something."""
+        return [slot.handler for slot in self._waiting if slot.handler is not None]
+
     def mute(self, duration_ms: int) -> None:
         """Hear nothing for a while, as a client above its quota was told."""
         if self._closed:
@@ -171,8 +177,9 @@ class Connection:
             log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
         self._scope.forget(self.id)
         for slot in self._waiting:
-            if slot.task is not None:
-                slot.task.cancel()
+            if slot.handler is not None:
+                slot.handler.cancel()
+                slot.handler = None
             elif slot.promise is not None:
                 slot.promise.on_kept = None
         self._waiting.clear()
@@ -436,20 +443,18 @@ class Connection:
         else:
             slot = _Slot(endpoint, correlation_id, self.last_request_ms)
             self._waiting.append(slot)
-            slot.task = asyncio.get_running_loop().create_task(resume(handler, awaited))
-            slot.task.add_done_callback(lambda task: self._finish(slot, task))
+            slot.handler = Suspended(handler, awaited, partial(self._finish, slot))
 
-    def _finish(self, slot: _Slot, task: asyncio.Task[Message | None]) -> None:
-        if task.cancelled() or self._closed:
+    def _finish(self, slot: _Slot, handler: Suspended[Message | None]) -> None:
+        slot.handler = None  # They know each other, and nobody should have to find that out.
+        if self._closed:
             return
         slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
-        error = task.exception()
-        if error is not None:
-            response = self._failure_answer(slot.endpoint, error)
+        response = handler.result
+        if handler.failure is not None:
+            response = self._failure_answer(slot.endpoint, handler.failure)
             if response is None:
                 return
-        else:
-            response = task.result()
         slot.parts = [] if response is None else self._encode(slot.endpoint, slot.correlation_id, response)
         self._send_finished()
         self._serve_held_frames()
