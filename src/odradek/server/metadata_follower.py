@@ -44,6 +44,10 @@ _MOST_ELECTIONS = 20
 _COMPLAINTS_EVERY_MS = 10_000
 
 
+class _LeaderChanged(Exception):
+    """Another leader is known before the one that was asked has answered."""
+
+
 class MetadataFollower:
     """One task, for as long as the node runs; it rests while the node leads."""
 
@@ -63,8 +67,17 @@ class MetadataFollower:
         """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
         self._followed = (LeaderEpoch(-1), NO_NODE)
         self._complained_ms = -_COMPLAINTS_EVERY_MS
+        self._asked: asyncio.Future[Any] | None = None
+        """The answer that is waited for."""
+        self._silent_ms = 0
+        """When whoever was asked has been silent for too long."""
+        self._silence: asyncio.TimerHandle | None = None
+        self._silence_ms = 0
+        """When that timer looks; it may be earlier than it has to."""
 
     def close(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
         self._peers.close()
         self._place.close()
 
@@ -211,22 +224,52 @@ class MetadataFollower:
         self, connection: Connection, request: Message, kind: type[ResponseT], changed: asyncio.Future[None]
     ) -> ResponseT | None:
         """The answer; None if another leader is known before it comes."""
-        quorum = self._quorum
+        if changed.done():
+            return None
         answer = connection.ask(
-            request, kind, version_for(connection, type(request)), timeout_ms=quorum.settings.request_timeout_ms
+            request, kind, version_for(connection, type(request)), timeout_ms=self._quorum.settings.request_timeout_ms
         )
-        either: list[asyncio.Future[Any]] = [answer, changed]
-        await asyncio.wait(either, timeout=self.longest_silence_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done() and not changed.done():
-            if not quorum.raft.is_voter:
-                answer.cancel()
-                raise RequestTimedOut("it is silent")
-            await quorum.step(quorum.raft.doubt_leader)
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        answer.cancel()
-        return None
+        self._asked = answer
+        self._await_word()
+        try:
+            return await answer
+        except _LeaderChanged:
+            return None
+        finally:
+            self._asked = None
+
+    def leader_changed(self) -> None:
+        """Whoever was asked does not lead any more: its answer is not waited for."""
+        self._give_up_on_answer(_LeaderChanged())
+
+    def _give_up_on_answer(self, why: Exception) -> None:
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_exception(why)
+            self._asked.exception()  # Nobody looks if this node stops before it comes to that.
+
+    def _await_word(self) -> None:
+        """Have it noticed if whoever is asked now stays silent; one timer, which is hardly ever set anew."""
+        self._silent_ms = self._world.clock.monotonic_ms() + self.longest_silence_ms
+        if self._silence is None or self._silent_ms < self._silence_ms:
+            self._listen_until(self._silent_ms)
+
+    def _listen_until(self, silent_ms: int) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence_ms = silent_ms
+        wait_ms = silent_ms - self._world.clock.monotonic_ms()
+        self._silence = asyncio.get_running_loop().call_later(wait_ms / 1000, self._notice_silence)
+
+    def _notice_silence(self) -> None:
+        self._silence = None
+        if self._asked is None or self._asked.done():
+            return
+        if self._silent_ms > self._world.clock.monotonic_ms():
+            self._listen_until(self._silent_ms)
+        elif self._quorum.raft.is_voter:
+            self._quorum.soon(self._quorum.raft.doubt_leader)
+        else:
+            self._give_up_on_answer(RequestTimedOut("it is silent"))
 
     async def _take(self, address: Address, request: fetch.FetchRequest, response: fetch.FetchResponse) -> bool:
         quorum, raft = self._quorum, self._quorum.raft

@@ -37,6 +37,7 @@ from odradek.protocol.records.record import Record
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
 from odradek.server.replay import Replay, SnapshotSettings, Written, not_controller
+from odradek.server.suspended import resume
 from odradek.values import replace, value
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Quorum:
         self._voter_changes: VoterChanges | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._told: tuple[LeaderEpoch, NodeId, Address | None] = (LeaderEpoch(-1), NO_NODE, None)
@@ -147,6 +149,7 @@ class Quorum:
         self._epoch_start_offset = NO_OFFSET
         self._parked: list[asyncio.Future[Any]] = []
         self._changed: asyncio.Future[None] | None = None
+        self._replays_soon = False
         self.on_leadership: Callable[[LeaderEpoch | None], None] = lambda epoch: None
         """Told the epoch in which this node may decide, once it may, and None when it may not any more."""
         self.on_leader: Callable[[], None] = lambda: None
@@ -324,6 +327,10 @@ class Quorum:
         await asyncio.wait([task])
         return task.result()
 
+    def soon(self, event: Callable[[int], object]) -> None:
+        """Hand the core one event in its turn; nobody waits for what follows from it."""
+        self.spawn(self._step(event))
+
     async def _step(self, event: Callable[[int], ResultT]) -> ResultT:
         async with self.turn:
             result = event(self._world.clock.monotonic_ms())
@@ -402,18 +409,23 @@ class Quorum:
         await self.step(lambda now_ms: self.raft.answered(send, response, now_ms))
 
     def _set_timer(self) -> None:
+        """One that is set too early stays: every fetch puts off what is due, and hardly ever does it come to that."""
+        due_ms = self.raft.next_due_ms
+        if due_ms is None or self._closed or (self._timer is not None and self._timer_ms <= due_ms):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due_ms = self.raft.next_due_ms
-        if due_ms is not None and not self._closed:
-            wait_ms = max(due_ms - self._world.clock.monotonic_ms(), 0)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later((wait_ms + 1) / 1000, self._tick)
+        self._timer_ms = due_ms
+        wait_ms = max(due_ms - self._world.clock.monotonic_ms(), 0)
+        self._timer = asyncio.get_running_loop().call_later((wait_ms + 1) / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.spawn(self._step(self.raft.tick))
+        due_ms = self.raft.next_due_ms
+        if due_ms is not None and due_ms <= self._world.clock.monotonic_ms():
+            self.soon(self.raft.tick)
+        else:
+            self._set_timer()
 
     def spawn(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
         task = asyncio.get_running_loop().create_task(work)
@@ -448,6 +460,8 @@ class Quorum:
             self.wake()
             if self._changed is not None and not self._changed.done():
                 self._changed.set_result(None)
+            if self._follower is not None:
+                self._follower.leader_changed()
             self.on_leader()
 
     def _start_following(self) -> None:
@@ -597,10 +611,28 @@ class Quorum:
         if self.raft.high_watermark > self.log.high_watermark:
             self.log.committed(self.raft.high_watermark)
             self.wake()
-        # A lone voter's append replays what it wrote itself, without a task.
-        mine = self.raft.is_lone_voter and not self._replay.is_awaited
-        if not mine and not self._replay.is_busy and self._replay.applied < self._committed_end_offset():
-            self.spawn(self._replay.run(self._committed_end_offset))
+        replay = self._replay
+        if replay.applied >= self._committed_end_offset() or replay.is_busy or self._replays_soon:
+            return
+        if self.raft.is_lone_voter and not replay.is_awaited:
+            return  # A lone voter's append replays what it wrote itself.
+        self._replays_soon = True
+        asyncio.get_running_loop().call_soon(self._replay_committed)
+
+    def _replay_committed(self) -> None:
+        """Without a task, unless something that was committed takes time to be carried out."""
+        self._replays_soon = False
+        if self._closed or self._replay.is_busy:
+            return
+        replaying = self._replay.run(self._committed_end_offset)
+        try:
+            awaited = replaying.send(None)
+        except StopIteration:
+            return
+        except Exception as failure:  # noqa: BLE001 - whatever it is, this node cannot go on
+            self.on_failure(failure)
+        else:
+            self.spawn(resume(replaying, awaited))
 
     def _maybe_activate(self) -> None:
         raft = self.raft

@@ -54,6 +54,8 @@ class Progress:
         self.synced_end_offset = NO_OFFSET
         """How far this node's own log is on its device."""
         self.voters: list[Replica] = []
+        self._own: Replica | None = None
+        """This node among the voters."""
         self.set_voters(voters)
 
     def set_voters(self, voters: Sequence[Voter]) -> None:
@@ -64,6 +66,7 @@ class Progress:
             replica.key = voter.key
             replicas.append(replica)
         self.voters = replicas
+        self._own = next((replica for replica in replicas if replica.key.matches(self._me)), None)
 
     def _votes(self, replica: Replica) -> bool:
         return any(voter is replica for voter in self.voters)
@@ -121,24 +124,21 @@ class Progress:
         A record of an older epoch may be on a majority and still be replaced, so it does not count until one of this
         epoch does.
         """
-        ends = sorted((self._end_of(voter) for voter in self.voters), reverse=True)
+        own, synced_end_offset = self._own, self.synced_end_offset
+        ends = [synced_end_offset if voter is own else voter.end_offset for voter in self.voters]
         if not ends:
             return NO_OFFSET
+        ends.sort(reverse=True)
         end_offset = ends[len(ends) // 2]
-        return Offset(end_offset) if end_offset > self._epoch_start_offset else NO_OFFSET
-
-    def _end_of(self, voter: Replica) -> int:
-        return self.synced_end_offset if voter.key.matches(self._me) else voter.end_offset
+        return end_offset if end_offset > self._epoch_start_offset else NO_OFFSET
 
     def majority_heard_ms(self, now_ms: int) -> int:
         """When a majority, with this node, was last in touch; a new leader counts from its beginning."""
-        heard = sorted(
-            (now_ms if voter.key.matches(self._me) else max(voter.last_fetch_ms, self._began_ms))
-            for voter in self.voters
-        )
+        own = self._own
+        heard = sorted(now_ms if voter is own else max(voter.last_fetch_ms, self._began_ms) for voter in self.voters)
         return heard[(len(heard) - 1) // 2] if heard else now_ms
 
     def successors(self) -> list[ReplicaKey]:
         """The other voters, the one that has most of the log first."""
-        others = [voter for voter in self.voters if not voter.key.matches(self._me)]
+        others = [voter for voter in self.voters if voter is not self._own]
         return [voter.key for voter in sorted(others, key=lambda voter: (-voter.end_offset, voter.key.node_id))]

@@ -134,6 +134,9 @@ class State:
     ) -> None:
         """`state` is None where there is no such file; `draw(n)` gives a random number below n."""
         self.me = me
+        self._voters_seen: tuple[Voter, ...] | None = None
+        """Of whom `_is_voter` was found out: it is asked for at every step."""
+        self._is_voter = False
         self.membership = membership
         self.role = Role.UNATTACHED
         self._cluster_id = cluster_id
@@ -182,7 +185,11 @@ class State:
     @property
     def is_voter(self) -> bool:
         """Whether this very replica, with this directory, has a vote."""
-        return self.may_vote and self.membership.is_voter(self.me.key)
+        voters = self.membership.voters
+        if voters is not self._voters_seen:
+            self._voters_seen = voters
+            self._is_voter = self.may_vote and self.membership.is_voter(self.me.key)
+        return self._is_voter
 
     @property
     def is_lone_voter(self) -> bool:

@@ -53,19 +53,18 @@ class Membership:
     """
 
     def __init__(self, static_voters: tuple[Voter, ...]) -> None:
+        self.kraft_version = 0
+        self.voters = static_voters
         self._static_voters = static_voters
         self._levels: list[tuple[int, int]] = []
         self._voters: list[tuple[int, tuple[Voter, ...]]] = []
 
-    @property
-    def kraft_version(self) -> int:
-        return self._levels[-1][1] if self._levels else 0
-
-    @property
-    def voters(self) -> tuple[Voter, ...]:
+    def _note_newest(self) -> None:
+        self.kraft_version = self._levels[-1][1] if self._levels else 0
         if not self.kraft_version:
-            return self._static_voters
-        return self._voters[-1][1] if self._voters else ()
+            self.voters = self._static_voters
+        else:
+            self.voters = self._voters[-1][1] if self._voters else ()
 
     @property
     def is_dynamic(self) -> bool:
@@ -88,9 +87,11 @@ class Membership:
 
     def level_appended(self, offset: int, kraft_version: int) -> None:
         self._levels.append((offset, kraft_version))
+        self._note_newest()
 
     def voters_appended(self, offset: int, voters: tuple[Voter, ...]) -> None:
         self._voters.append((offset, voters))
+        self._note_newest()
 
     def as_of(self, end_offset: int) -> tuple[int, tuple[Voter, ...]]:
         """kraft.version and the recorded voters below that offset, for a snapshot of it."""
@@ -102,10 +103,12 @@ class Membership:
         """A snapshot stands for everything before it."""
         self._levels = [(-1, kraft_version)] if kraft_version else []
         self._voters = [(-1, voters)] if voters else []
+        self._note_newest()
 
     def truncated(self, end_offset: int) -> None:
         self._levels = [entry for entry in self._levels if entry[0] < end_offset]
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+        self._note_newest()
 
 
 def parse_initial_controllers(text: str) -> tuple[Voter, ...]:
