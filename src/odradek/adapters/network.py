@@ -86,7 +86,16 @@ class SocketWire:
             self._queue(parts)
             return
         try:
-            rest = self._send_one(parts[0]) if len(parts) == 1 and type(parts[0]) is bytes else self._send_now(parts)
+            if len(parts) == 1 and type(only := parts[0]) is bytes:  # As most answers are: nothing to gather.
+                try:
+                    sent = self._sock.send(only)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                if sent == len(only):
+                    return
+                rest: Sequence[Part] = (memoryview(only)[sent:],)
+            else:
+                rest = self._send_now(parts)
         except OSError as why:
             # The caller is in the middle of its own work: it hears of the loss in a turn of its own.
             self._loop.call_soon(self._lose, why)
@@ -141,22 +150,8 @@ class SocketWire:
         else:
             self._owner.drained()
 
-    def _send_one(self, answer: bytes) -> Sequence[Part]:
-        """As `_send_now`, for most answers."""
-        try:
-            sent = self._sock.send(answer)
-        except (BlockingIOError, InterruptedError):
-            return (answer,)
-        return (memoryview(answer)[sent:],) if sent < len(answer) else ()
-
     def _send_now(self, parts: Sequence[Part]) -> Sequence[Part]:
         """Send what the socket takes; returns what it did not."""
-        if len(parts) == 1 and isinstance(only := parts[0], bytes):  # As most answers are: nothing to gather.
-            try:
-                sent = self._sock.send(only)
-            except (BlockingIOError, InterruptedError):
-                return parts
-            return () if sent == len(only) else (memoryview(only)[sent:],)
         index = 0
         total = len(parts)
         while index < total:

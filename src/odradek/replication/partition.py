@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, LeaderEpoch, NodeId, Offset
+from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, NodeId, Offset
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
 from odradek.replication.surroundings import Surroundings
-from odradek.storage.log import AppendInfo, Log
+from odradek.storage.log import NOT_PLAIN, AppendInfo, Log
 from odradek.storage.validation import Origin
 from odradek.values import replace, value
 
@@ -174,6 +174,10 @@ class Partition:
             if for_all and len(self.leadership.in_sync.committed) < self._required:
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             return log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
+        if origin is Origin.CLIENT:
+            base_offset = log.append_alone(batch, self.state.leader_epoch, now_ms)
+            if base_offset != NOT_PLAIN:
+                return AppendInfo(base_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset, False)
         info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
         if not (log.flushes_on_append and log.flush_due(now_ms)):
             log.advance_high_watermark(log.log_end_offset)

@@ -31,6 +31,7 @@ class Endpoint:
         "latencies",
         "overlaps",
         "quick",
+        "routine",
         "served",
     )
 
@@ -44,6 +45,7 @@ class Endpoint:
         self.flexible_response = response_header_version(route.api_key, version) >= 1
         self.overlaps = route.overlaps
         self.quick = None if route.quick is None else route.quick(version)
+        self.routine = None if route.routine is None else route.routine(version)
         self.served = 0
         self.latencies = Latencies()
 

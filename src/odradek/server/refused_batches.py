@@ -50,10 +50,13 @@ class RefusedBatches:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first: dict[_Key, _Refusal] = {}
+        self.first: dict[_Key, _Refusal] = {}
+        """Empty most of the time, which is all that most appends look at."""
+        self._until_ms = 0
+        """When the last of them is forgotten."""
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self.first)
 
     def note(self, topic: str | Uuid, index: int, batch: memoryview, error: KafkaError) -> None:
         """A batch was refused; if it comes again, those behind it have to wait for that."""
@@ -62,27 +65,33 @@ class RefusedBatches:
             return
         key = (topic, index, header.producer_id, header.producer_epoch)
         now_ms = self._clock.monotonic_ms()
-        known = self._first.get(key)
+        known = self.first.get(key)
         if known is not None and known.until_ms > now_ms and known.sequence != header.base_sequence:
             return
-        if len(self._first) >= MOST_REMEMBERED:
-            self._first = {each: refusal for each, refusal in self._first.items() if refusal.until_ms > now_ms}
-        if len(self._first) < MOST_REMEMBERED:
-            self._first[key] = _Refusal(header.base_sequence, error, now_ms + REMEMBERED_MS)
+        if len(self.first) >= MOST_REMEMBERED:
+            for each in [each for each, refusal in self.first.items() if refusal.until_ms <= now_ms]:
+                del self.first[each]
+        if len(self.first) < MOST_REMEMBERED:
+            self._until_ms = now_ms + REMEMBERED_MS
+            self.first[key] = _Refusal(header.base_sequence, error, self._until_ms)
 
     def check(self, topic: str, topic_id: Uuid, index: int, batch: memoryview) -> None:
         """KafkaError, the same as before, if one that comes before this batch was refused and has not come again."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._until_ms:
+            self.first.clear()
+            return
         header = _of_idempotent_producer(batch)
         if header is None:
             return
         for name in (topic_id, topic):
             key = (name, index, header.producer_id, header.producer_epoch)
-            first = self._first.get(key)
+            first = self.first.get(key)
             if first is None:
                 continue
             distance = (header.base_sequence - first.sequence) % (2 * _HALF)
-            if distance == 0 or first.until_ms <= self._clock.monotonic_ms():
-                del self._first[key]
+            if distance == 0 or first.until_ms <= now_ms:
+                del self.first[key]
             elif distance < _HALF:
                 raise KafkaError(first.error.code, first.error.message)
 

@@ -148,14 +148,11 @@ class Replicas:
         """As `Partition.append`, and whoever waits for it is told."""
         partition = hosted.partition
         try:
-            if self.refused_batches:
+            if self.refused_batches.first:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
             info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
-            hosted.failed_appends += 1
-            refusal = self.storage_error(hosted, failure)
-            self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
-            raise refusal from failure
+            raise self.failed_append(hosted, batch, failure) from failure
         except KafkaError as refusal:
             hosted.failed_appends += 1
             self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
@@ -171,6 +168,13 @@ class Replicas:
             else:
                 hosted.held_bytes += len(batch)
         return info
+
+    def failed_append(self, hosted: Hosted, batch: memoryview, failure: OSError) -> KafkaError:
+        """What to answer to a batch that could not be written."""
+        hosted.failed_appends += 1
+        refusal = self.storage_error(hosted, failure)
+        self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
+        return refusal
 
     def _appended_for_others(self, hosted: Hosted, info: AppendInfo, size: int, wall_ms: int) -> None:
         if info.duplicate:

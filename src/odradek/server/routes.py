@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class
@@ -16,9 +16,10 @@ from odradek.server.promise import Promise
 from odradek.server.served import Role, served_on
 from odradek.values import value
 
-__all__ = ["QuickAnswer", "QuickHandler", "Role", "Route", "route_of", "routes_of", "serves"]
+__all__ = ["QuickAnswer", "QuickHandler", "Role", "Route", "Routine", "RoutineMaker", "route_of", "routes_of", "serves"]
 
 if TYPE_CHECKING:
+    from odradek.server.dispatch import Endpoint
     from odradek.server.node import Node
 
 QuickAnswer: TypeAlias = bytes | Promise[Any] | None
@@ -28,6 +29,28 @@ QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], QuickAnswer]
 A promise, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows, and
 nothing was done: the declared way takes over.
 """
+
+
+class Routine(Protocol):
+    """What one connection asks for again and again, known so well that hardly anything is left to look at."""
+
+    endpoint: Endpoint
+    start: int
+    """Where a request begins, behind a header that never changes but for the correlation id."""
+
+    def learn(self, frame: memoryview) -> None:
+        """Remember a request that was answered in the quick way, with all that is in front of it (four bytes of size
+        first); nothing if it is of no kind that comes again."""
+
+    def answer(self, view: memoryview, end: int) -> bytes | None:
+        """As a quick handler answers the request that the view holds up to there, which may be less than a request.
+
+        None, and nothing done, unless it is like one that was learnt. Raises only what costs the connection.
+        """
+
+
+RoutineMaker: TypeAlias = Callable[["Node", "Endpoint", int, memoryview], Routine]
+"""(node, endpoint, where the request begins, frame) to a routine for connections that send such frames."""
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
 
@@ -46,6 +69,8 @@ class Route:
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
     quick: Callable[[int], QuickHandler] | None
     """A hand-made way through for the most common requests of a version."""
+    routine: Callable[[int], RoutineMaker | None] | None
+    """And for those of them that a connection has sent before."""
     encode: Callable[[int], Callable[[Any], list[Part]]] | None
     """A way of its own from an answer to bytes, by version."""
     forwarded: bool
@@ -63,6 +88,7 @@ def serves(
     announced_min_version: int | None = None,
     overlaps: bool = False,
     quick: Callable[[int], QuickHandler] | None = None,
+    routine: Callable[[int], RoutineMaker | None] | None = None,
     encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
     forwarded: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
@@ -79,6 +105,7 @@ def serves(
             announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
             overlaps=overlaps,
             quick=quick,
+            routine=routine,
             encode=encode,
             forwarded=forwarded,
         )

@@ -116,7 +116,7 @@ class Segment:
     def write(self, data: memoryview) -> None:
         """Put bytes behind the last batch; they count once `note` was told of each batch in them."""
         try:
-            self.file.write(data, self.size)
+            (self._file or self.file).write(data, self.size)
         except OSError:
             self._drop_torn_write()
             raise

@@ -116,3 +116,17 @@ def test_nobody_waits_for_one_that_does_not_come_again() -> None:
         assert len(rig.brokers[1].replicas.refused_batches) == 0
 
     rig.run(test)
+
+
+def test_all_are_forgotten_whoever_asks_next() -> None:
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await with_too_few(rig)
+        assert await produce(rig, 5) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+        await rig.change("t", isr=[1, 2])
+        await asyncio.sleep(6)
+        assert await produce(rig, 0, epoch=1) == (ErrorCode.NONE, 0)
+        assert len(rig.brokers[1].replicas.refused_batches) == 0
+
+    rig.run(test)

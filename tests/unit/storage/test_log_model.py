@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, content, open_log, read_all, values
+from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_of, content, open_log, read_all, values
 
 from odradek.protocol.records.batch import read_header
 from odradek.storage.config import LogConfig
+from odradek.storage.log import NOT_PLAIN
 
 
 class LogAndModel(RuleBasedStateMachine):
@@ -43,6 +44,18 @@ class LogAndModel(RuleBasedStateMachine):
         assert info.base_offset == self.end
         self.model.append((self.end, self.end + count - 1, self.now_ms + late, value))
         self.end += count
+
+    @rule(size=st.integers(0, 40), late=st.integers(-5, 5))
+    def append_alone(self, size: int, late: int) -> None:
+        self.now_ms += 1
+        value = b"%d" % self.end + b"x" * size
+        batch = batch_of(value, timestamp=self.now_ms + late)
+        base_offset = self.log.append_alone(batch, max(self.log.leader_epochs.latest, 0), self.now_ms)
+        if base_offset != NOT_PLAIN:
+            assert base_offset == self.end
+            self.model.append((self.end, self.end, self.now_ms + late, value))
+            self.end += 1
+            assert self.log.high_watermark == self.end
 
     @rule(share=st.floats(0, 1))
     def commit(self, share: float) -> None:

@@ -27,6 +27,7 @@ from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
 from odradek.server.handlers.quick_produce import accepted, is_transactional, refused
 from odradek.server.handlers.quick_produce_one import quick_produce_one
+from odradek.server.handlers.quick_produce_routine import produce_routine
 from odradek.server.hosted import Hosted
 from odradek.server.known_leaders import KnownLeaders
 from odradek.server.routes import Role, serves
@@ -38,7 +39,14 @@ ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
 
 
-@serves(ApiKey.PRODUCE, on=Role.BROKER, announced_min_version=0, overlaps=True, quick=quick_produce_one)
+@serves(
+    ApiKey.PRODUCE,
+    on=Role.BROKER,
+    announced_min_version=0,
+    overlaps=True,
+    quick=quick_produce_one,
+    routine=produce_routine,
+)
 async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     appends = _Appends(ctx, request)
     responses = [

@@ -78,12 +78,12 @@ def _by_topic_id(several: QuickHandler) -> QuickHandler:
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, topic_id, index, info),
-                refuse=lambda error: _refusal(13, correlation_id, hosted, error, acks, node),
+                refuse=lambda error: refusal(13, correlation_id, hosted, error, acks, node),
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return _refusal(13, correlation_id, hosted, error, acks)
+            return refusal(13, correlation_id, hosted, error, acks)
         return _answer(correlation_id, topic_id, index, info) if acks else _NO_ANSWER
 
     return handle
@@ -113,12 +113,12 @@ def _by_name(version: int, several: QuickHandler) -> QuickHandler:
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, sized_name, index, info),
-                refuse=lambda error: _refusal(version, correlation_id, hosted, error, acks, node),
+                refuse=lambda error: refusal(version, correlation_id, hosted, error, acks, node),
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return _refusal(version, correlation_id, hosted, error, acks)
+            return refusal(version, correlation_id, hosted, error, acks)
         return _answer(correlation_id, sized_name, index, info) if acks else _NO_ANSWER
 
     return handle
@@ -146,7 +146,7 @@ def _before_9(version: int, several: QuickHandler) -> QuickHandler:
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return _refusal(version, correlation_id, hosted, error, acks)
+            return refusal(version, correlation_id, hosted, error, acks)
         if not acks:
             return _NO_ANSWER
         start = _ANSWER_START_BEFORE_9.pack(fixed_bytes + name_size, correlation_id, 1, name_size)
@@ -176,9 +176,10 @@ def _answer(correlation_id: int, topic: bytes, index: int, info: AppendInfo) -> 
     )
 
 
-def _refusal(
+def refusal(
     version: int, correlation_id: int, hosted: Hosted, error: KafkaError, acks: int, node: Node | None = None
 ) -> bytes:
+    """The answer to a batch that was not taken."""
     if not acks:
         raise error  # All that a client can notice which does not want an answer: its connection closes.
     topic = "" if version >= 13 else hosted.topic

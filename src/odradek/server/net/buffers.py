@@ -33,6 +33,13 @@ class BufferPool:
             self._free[size] = []
             size *= 2
         self._smallest = self._free[SMALLEST_BUFFER]
+        self.spare = Buffer(SMALLEST_BUFFER)
+        """Where bytes may arrive for whoever has none: a request that is answered at once never takes it."""
+
+    def take_spare(self) -> Buffer:
+        """Keep what has just arrived in the spare one."""
+        spare, self.spare = self.spare, self.take(SMALLEST_BUFFER)
+        return spare
 
     def take(self, at_least: int) -> Buffer:
         if at_least <= SMALLEST_BUFFER:

@@ -24,12 +24,13 @@ from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
 from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.handlers.api_versions import unsupported_version_answer
+from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.promise import Promise
 from odradek.server.quotas import metered
+from odradek.server.routes import Routine, RoutineMaker
 from odradek.server.suspended import Suspended
 
 if TYPE_CHECKING:
-    from odradek.server.net.buffers import Buffer
     from odradek.server.net.listener import ListenerScope
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class Connection:
         "_monotonic_ms",
         "_muted",
         "_paused",
+        "_pool",
+        "_routine",
         "_scope",
         "_sends_soon",
         "_start",
@@ -97,6 +100,7 @@ class Connection:
     def __init__(self, scope: ListenerScope, wire: Wire, connection_id: int) -> None:
         self.id = connection_id
         self._scope = scope
+        self._pool = scope.buffers
         self._wire = wire
         self._get_endpoint = scope.endpoints.get
         self._monotonic_ms = scope.node.world.clock.monotonic_ms
@@ -118,6 +122,8 @@ class Connection:
         self._closed = False
         self._client_id: str | None = None
         self._client_id_bytes = b""
+        self._routine: Routine | None = None
+        """What it is asked again and again."""
         self.last_request_ms = self._monotonic_ms()
 
     @property
@@ -156,11 +162,34 @@ class Connection:
     def buffer(self) -> memoryview:
         buffer = self._buffer
         if buffer is None:
-            self._buffer = buffer = self._scope.buffers.take(self._expected_bytes)
-            return buffer.view[: self._expected_bytes] if self._expected_bytes else buffer.view
+            if not self._expected_bytes:
+                return self._pool.spare.view
+            self._buffer = buffer = self._pool.take(self._expected_bytes)
+            return buffer.view[: self._expected_bytes]
         return buffer.view[self._end : self._frame_end] if self._frame_end else buffer.view[self._end :]
 
     def received(self, count: int) -> None:
+        if self._buffer is None:
+            routine = self._routine
+            if (
+                routine is not None
+                and not self._waiting
+                and not self._wire.unsent_bytes
+                and self._muted is None
+                and not self._scope.node.guarded
+            ):
+                try:
+                    answer = routine.answer(self._pool.spare.view, count)
+                except Exception as error:  # noqa: BLE001 - sorted out by kind
+                    self._failure_answer(routine.endpoint, error)
+                    return
+                if answer is not None:
+                    routine.endpoint.served += 1
+                    self.last_request_ms = self._monotonic_ms()
+                    if answer:
+                        self._wire.send((answer,))
+                    return
+            self._buffer = self._pool.take_spare()
         self._end += count
         if not self._serve_lone_request():
             self._serve_frames()
@@ -233,10 +262,20 @@ class Connection:
             self.last_request_ms = self._monotonic_ms()
             if isinstance(answer, Promise):
                 self._await(endpoint, correlation_id, answer)
-            elif answer:
-                self._wire.send((answer,))
+            else:
+                if answer:
+                    self._wire.send((answer,))
+                if endpoint.routine is not None and self._scope.max_request_bytes >= SMALLEST_BUFFER:
+                    self._learn(endpoint.routine, endpoint, view[:end], position)
         self._release()
         return True
+
+    def _learn(self, make: RoutineMaker, endpoint: Endpoint, frame: memoryview, position: int) -> None:
+        """The next request is likely to be like this one. (A routine does not look at sizes.)"""
+        routine = self._routine
+        if routine is None or routine.endpoint is not endpoint or routine.start != position:
+            self._routine = routine = make(self._scope.node, endpoint, position, frame)
+        routine.learn(frame)
 
     def _serve_frames(self) -> None:
         buffer = self._buffer
@@ -294,9 +333,9 @@ class Connection:
         if size <= buffer.size:
             buffer.view[:have] = bytes(begun)
         else:
-            larger = self._scope.buffers.take(size)
+            larger = self._pool.take(size)
             larger.view[:have] = begun
-            self._scope.buffers.give_back(buffer)
+            self._pool.give_back(buffer)
             self._buffer = buffer = larger
         self._start, self._end = 0, have
         return buffer
@@ -306,7 +345,7 @@ class Connection:
         if buffer is not None:
             self._buffer = None
             self._start = self._end = self._frame_end = 0
-            self._scope.buffers.give_back(buffer)
+            self._pool.give_back(buffer)
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
