@@ -10,7 +10,7 @@ from tests.simulation.test_client import Ports, play
 
 from odradek.client import Client, Consumer, TopicPartition
 from odradek.client.settings import Given
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.sim.cluster import BROKER, PORT, Cluster
 from odradek.sim.entropy import SimulatedEntropy
 
@@ -121,3 +121,32 @@ def test_members_come_and_go_and_every_record_is_read(seed: int, strategy: str) 
             await group.leave(name)
 
     play(seed, test)
+
+
+def test_who_is_thrown_out_while_joining_owns_nothing_before_it_has_joined_again() -> None:
+    """A commit is refused when all answers are here and no poll has looked at them yet."""
+
+    async def test(cluster: Cluster, client: Client) -> None:
+        ports = Ports(cluster.client_network("m"), cluster.clock, SimulatedEntropy(random.Random("m entropy")))
+        settings: Given = {"bootstrap.servers": f"{BROKER}:{PORT}", "group.id": "g", "auto.offset.reset": "earliest"}
+        async with Consumer(ports, settings) as consumer:
+            generations: list[int] = []
+            consumer.subscribe(
+                ["t"], on_assigned=lambda _: generations.append(consumer.group_membership().generation_id)
+            )
+            while not consumer.assignment:
+                await consumer.poll(100)
+            member = consumer._member
+            assert member is not None
+            member.rejoin()
+            await member.step()
+            assert member._joining is not None
+            await asyncio.wait([member._joining])
+            committed_as = member.membership()
+            member.note_commit_failure(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID), committed_as)
+            while len(generations) < 2:
+                await consumer.poll(100)
+            assert generations[1] > committed_as.generation_id
+            assert len(consumer.assignment) == PARTITIONS
+
+    play(1, test)

@@ -112,6 +112,9 @@ class GroupMember:
             self._not_joined(failure)
             self._wake()
             return False
+        if self._is_lost:  # A commit has shown meanwhile that this is no member: it has been assigned nothing.
+            self._wake()
+            return False
         await self._complete(partitions)
         return not self.needs_join
 
