@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_MS = 1_000
 PROBE_EVERY_MS = 500
+FIRST_PAUSE_MS = 5
+"""Before the second look at a broker whose connection was lost; then twice as long each time, up to the above."""
 TURNED_AWAY_MS = 200
 """A node that does not serve yet closes what it accepts at once; after this long it is taken for one that serves."""
 STALL_MS = 500
@@ -88,7 +90,22 @@ class BrokerWatch:
         del self._connections[broker_id]
         broker = self._image().cluster.brokers.get(broker_id)
         if broker is not None and broker.broker_epoch == broker_epoch:
-            self._run(self._probe(broker))
+            self._run(self._look_for(broker))
+
+    async def _look_for(self, broker: BrokerRegistration) -> None:
+        """A process that dies closes its sockets one by one, so its listeners may outlive its connections by a moment.
+
+        Hence more than one look, less and less often, until it is known to be dead, or speaks, or its session ends.
+        """
+        pause_ms = FIRST_PAUSE_MS
+        while True:
+            await self._probe(broker)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, PROBE_EVERY_MS)
+            known = self._image().cluster.brokers.get(broker.broker_id)
+            is_missed = known is not None and known.broker_epoch == broker.broker_epoch and not known.fenced
+            if not self._active or not is_missed or broker.broker_id in self._connections:
+                return
 
     async def _look_for_unheard(self) -> None:
         while self._active and (unheard := self._sessions.unheard()):

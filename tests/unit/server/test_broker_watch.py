@@ -62,15 +62,18 @@ class Watched:
     def is_fenced(self, broker_id: int) -> bool:
         return self.machine.quorum.image.cluster.brokers[NodeId(broker_id)].fenced
 
-    def lose_connection(self) -> None:
-        """Of broker 2."""
-        request = BrokerHeartbeatRequest(
+    def heartbeat_of_two(self) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
             broker_id=2,
             broker_epoch=self.machine.quorum.image.cluster.brokers[TWO].broker_epoch,
             current_metadata_offset=0,
             want_fence=False,
             want_shut_down=False,
         )
+
+    def lose_connection(self) -> None:
+        """Of broker 2."""
+        request = self.heartbeat_of_two()
         assert self.machine.controller.heartbeats_on(request, "somewhere")
         assert not self.machine.controller.heartbeats_on(request, "somewhere")
         self.machine.controller.connection_lost(request, "elsewhere")
@@ -164,6 +167,24 @@ def test_a_dead_process_is_fenced_at_once() -> None:
     watched.run(story)
 
 
+@pytest.mark.parametrize("outlived_s", [0.001, 0.05, 3])
+def test_a_process_whose_listener_outlives_its_connection_is_fenced_once_both_are_gone(outlived_s: float) -> None:
+    """As it happens when a process is killed: its sockets are closed one by one."""
+    watched = Watched()
+
+    async def story() -> None:
+        listening = await watched.machine.world.network.listen("localhost", 9200, _Silent)
+        watched.lose_connection()
+        await asyncio.sleep(outlived_s)
+        assert not watched.is_fenced(2)
+        listening.close()
+        await watched.heartbeats_for(1, 1)
+        assert watched.is_fenced(2)
+        assert watched.partition.leader == 1
+
+    watched.run(story)
+
+
 def test_a_new_controller_looks_for_brokers_it_has_not_heard_of() -> None:
     watched = Watched()
 
@@ -242,6 +263,30 @@ def test_a_broker_that_only_lost_its_connection_keeps_its_session() -> None:
         watched.lose_connection()
         await watched.heartbeats_for(SESSION_S - 1, 1)
         assert not watched.is_fenced(2)
+        listening.close()
+
+    watched.run(story)
+
+
+def test_a_broker_that_speaks_again_is_not_looked_for_any_more() -> None:
+    watched = Watched()
+
+    async def story() -> None:
+        looks: list[Wire] = []
+
+        def accept(wire: Wire) -> _Silent:
+            looks.append(wire)
+            return _Silent(wire)
+
+        listening = await watched.machine.world.network.listen("localhost", 9200, accept)
+        watched.lose_connection()
+        await asyncio.sleep(1)
+        assert 3 < len(looks) < 12
+        assert watched.machine.controller.heartbeats_on(watched.heartbeat_of_two(), "a new place")
+        await asyncio.sleep(1)
+        seen = len(looks)
+        await asyncio.sleep(3)
+        assert len(looks) == seen
         listening.close()
 
     watched.run(story)
