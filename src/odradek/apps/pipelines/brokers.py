@@ -119,18 +119,29 @@ async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool
     if needs_dead_letters:
         wanted.setdefault(pipeline.dead_letters, -1)
     for name, partitions in wanted.items():
-        if name not in existing:
+        if name in existing:
+            await _settled(admin, name)  # Somebody may have made it a moment ago.
+        else:
             await _create(admin, name, partitions, {})
 
 
 async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, str]) -> None:
-    """Make a topic and wait until its partitions answer: a producer that comes earlier hears about leaders that are not
-    there yet, and has to try again."""
+    """Make a topic and wait until its partitions answer."""
     try:
         await admin.create_topic(name, partitions=partitions, configs=configs)
     except KafkaError as failure:
         if failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
+    await _settled(admin, name)
+
+
+async def _settled(admin: Admin, name: str) -> None:
+    """Wait until every partition of a topic answers at its leader.
+
+    A producer that comes earlier may lose records. Its first batch is refused, because the leader does not know the
+    partition yet; the second, a moment later and on its way already, is taken, as a producer that is not known
+    may begin with any sequence; and then the first is out of order for ever (KAFKA-15591, in Apache Kafka before 4.5).
+    """
     deadline = asyncio.get_running_loop().time() + SETTLING_S
     while True:
         described = (await admin.describe_topics([name]))[name]
@@ -139,7 +150,7 @@ async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, s
             if asked and not any(isinstance(each, KafkaError) for each in (await admin.list_offsets(asked)).values()):
                 return
         if asyncio.get_running_loop().time() > deadline:
-            raise Sentence(f"topic {name} was created, but its partitions have no leaders: look at the brokers.")
+            raise Sentence(f"not every partition of topic {name} has a leader that answers: look at the brokers.")
         await asyncio.sleep(0.05)
 
 
