@@ -27,9 +27,12 @@ def trace_elsewhere(seed: int, scenario: str, *, hash_seed: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize("scenario", ["logs", "groups", "quorum"])
-def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str) -> None:
-    for seed in (3, 10, 18):
+@pytest.mark.parametrize(
+    ("scenario", "seeds"),
+    [("logs", (3, 10, 18)), ("groups", (3, 10, 18)), ("quorum", (3, 10, 18)), ("replication", (3,))],
+)
+def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str, seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
         one, other = (trace_elsewhere(seed, scenario, hash_seed=hash_seed) for hash_seed in ("1", "4242"))
         differing = next((pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]), None)
         assert one == other, f"seed {seed}: {differing}"

@@ -72,6 +72,15 @@ class Cluster(Surroundings):
         self.machines = {name: Machine(self, name, settings, make_node) for name, settings in machines.items()}
 
     @property
+    def brokers(self) -> list[tuple[str, int]]:
+        """Where clients may begin."""
+        return [(BROKER, PORT)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.brokers)
+
+    @property
     def machine(self) -> Machine:
         """The one machine of a run that has no more."""
         (machine,) = self.machines.values()

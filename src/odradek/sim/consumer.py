@@ -23,6 +23,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.sim.cluster import Cluster
 from odradek.sim.history import Bounds, Partition, Read
+from odradek.sim.trace import OPERATION
 from odradek.sim.workload import BY_TOPIC_ID, PARTITIONS, Client, TryAgain
 
 FETCH_VERSIONS = (4, 11, 12, 13, 17)
@@ -59,6 +60,7 @@ class Reader(Client):
         observer = self.name if self.leader_epoch >= 0 else ""
         found = Bounds(partition, ends[0], ends[1], asked_at, self._final, observer)
         self.cluster.history.add(found)
+        self.cluster.trace.mark(OPERATION)
         return found
 
     async def fetch(self, offsets: dict[Partition, int], *, max_wait_ms: int) -> list[tuple[Partition, PartitionData]]:
@@ -91,6 +93,8 @@ class Reader(Client):
         )
         response = await self.ask(request, FetchResponse, self._version)
         self._note_session(response, offsets)
+        if not any(data.error_code for topic in response.responses for data in topic.partitions):
+            self.cluster.trace.mark(OPERATION)
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
         return [
             (Partition(names[topic.topic_id] if by_id else topic.topic, data.partition_index), data)
@@ -134,6 +138,9 @@ class Reader(Client):
 class Consumer(Reader):
     """Follows all partitions, and finds its place again when the log moved under it."""
 
+    longest_pause_s = 0.1
+    max_wait_ms = 300
+
     def __init__(self, cluster: Cluster, name: str, *, partitions: Sequence[Partition] = PARTITIONS) -> None:
         super().__init__(cluster, name, partitions=partitions)
         self._offsets = dict.fromkeys(partitions, 0)
@@ -145,7 +152,7 @@ class Consumer(Reader):
 
     async def _consume(self) -> None:
         while True:
-            for partition, data in await self.fetch(self._offsets, max_wait_ms=300):
+            for partition, data in await self.fetch(self._offsets, max_wait_ms=self.max_wait_ms):
                 offset = self._offsets[partition]
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     found = await self.bounds(partition)
@@ -154,11 +161,14 @@ class Consumer(Reader):
                     raise TryAgain
                 else:
                     self._offsets[partition] = self.take(partition, data, offset)
-            await asyncio.sleep(self.draw.random() * 0.1)
+            await asyncio.sleep(self.draw.random() * self.longest_pause_s)
 
 
 class Observer(Reader):
     """Asks now and then where logs start and end, and at times lets old records be deleted."""
+
+    longest_pause_s = 0.5
+    deletes = 0.05
 
     async def run(self) -> None:
         await self.persist(self._observe)
@@ -166,9 +176,9 @@ class Observer(Reader):
     async def _observe(self) -> None:
         while True:
             found = await self.bounds(self.draw.choice(self.partitions))
-            if self.draw.random() < 0.05:
+            if self.draw.random() < self.deletes:
                 await self._delete_records(found)
-            await asyncio.sleep(self.draw.random() * 0.5)
+            await asyncio.sleep(self.draw.random() * self.longest_pause_s)
 
     async def _delete_records(self, found: Bounds) -> None:
         before = self.draw.randrange(found.log_start_offset, found.log_end_offset + 1)

@@ -12,6 +12,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,9 +34,11 @@ from odradek.sim.group_member import (
     Member,
 )
 from odradek.sim.history import OffsetRead, Partition
+from odradek.sim.loop import Life
 from odradek.sim.workload import Client, TryAgain
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
+GROUP_KEY = 0
 BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that names topics."""
 
@@ -49,12 +52,36 @@ _PASSES = (
 )
 
 
+class CoordinatorClient(Client):
+    """A connection to the coordinator of a group."""
+
+    def __init__(self, cluster: Cluster, name: str, life: Life, *, group: str) -> None:
+        super().__init__(cluster, name, life)
+        self._group = group
+
+    async def place(self) -> tuple[str, int]:
+        """Whom one of the brokers names; the only one there is need not be asked."""
+        brokers = self.cluster.brokers
+        if len(brokers) == 1:
+            return brokers[0]
+        connection = await self.connect(*self.draw.choice(brokers))
+        try:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group])
+            response = await self.wait(connection.ask(request, FindCoordinatorResponse, 4))
+        finally:
+            connection.close()
+        (found,) = response.coordinators
+        if found.error_code:
+            raise TryAgain
+        return found.host, found.port
+
+
 class ConsumerGroupMember(Member):
     """Believes it owns what it was told for one session timeout after the heartbeat that was last answered."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, name: str, instance_id: str | None) -> None:
         super().__init__(cluster, plan, name, instance_id)
-        self._client = Client(cluster, name, self.life)
+        self._client = CoordinatorClient(cluster, name, self.life, group=plan.name)
         self._member_id = uuid_text(Uuid(self.draw.randbytes(16)))
         self._epoch = JOIN_EPOCH
         self._positions: dict[Partition, int] = {}
@@ -85,7 +112,7 @@ class ConsumerGroupMember(Member):
                 if self._positions and self.draw.random() < 0.5:
                     await self._commit()
             if self._reported == self.owned:  # Else whoever waits for what was given up is told so at once.
-                await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000 * self.draw.random())
+                await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000 * self.draw.random() * self.plan.pace)
         await self._leave()
 
     # Heartbeats.

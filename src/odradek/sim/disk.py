@@ -37,6 +37,8 @@ class Device:
         self.used = 0
         self.lies_about: str | None = None
         """Files and directories whose paths begin so are said to be synced and are not."""
+        self.is_recovering = False
+        """Whether the node is reading its logs after a start: what it cuts then is what a crash left torn."""
         self.on_change: Callable[[str, int], int | None] | None = None
         """Asked before every change, with its path and length: a number says to crash after so many bytes of it."""
 
@@ -122,7 +124,7 @@ class SimulatedFile:
         if size < before:
             self._device.note(f"cut {self.path} from {before} to {size} bytes")
             if self.path.endswith(".log"):
-                self._device.trace.mark("log tail cut")
+                self._device.trace.mark("torn tail cut" if self._device.is_recovering else "log tail cut")
         _change(self._device, self.path, self._reach(), Cut(size), self._life)
 
     def sync(self) -> None:

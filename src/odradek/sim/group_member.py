@@ -12,10 +12,11 @@ from odradek.client.errors import ClientError
 from odradek.client.offsets import CommittedOffset
 from odradek.ports import Clock, Entropy, Network
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.sim.cluster import BROKER, PORT, Cluster
+from odradek.sim.cluster import Cluster
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.history import NO_GENERATION, CommitAcknowledged, CommitSent, Departed, Owns, Partition
 from odradek.sim.loop import Life
+from odradek.sim.trace import OPERATION
 from odradek.values import value
 
 SESSION_TIMEOUT_MS = 3_000
@@ -33,6 +34,8 @@ class GroupPlan:
     client_assignor: str
     server_assignor: str
     topics: tuple[str, ...]
+    pace: float = 1.0
+    """How many times as long as usual members rest between what they do."""
 
 
 @value
@@ -100,6 +103,7 @@ class Member(ABC):
 
     def note_acknowledged(self, partition: Partition, offset: int, name: str) -> None:
         self.cluster.trace.note(self.name, f"{partition} committed at {offset}")
+        self.cluster.trace.mark(OPERATION)
         self.cluster.history.add(
             CommitAcknowledged(self.plan.name, self.name, self.generation_id, partition, offset, name)
         )
@@ -132,13 +136,15 @@ class ClassicMember(Member):
         consumer.subscribe(self.plan.topics, on_assigned=lambda _: self._assigned(consumer), on_revoked=self._revoked)
         while not self.is_leaving:
             stall_s, self.stall_s = self.stall_s, 0.0
-            await asyncio.sleep(stall_s or self.draw.random() * 0.3)
+            await asyncio.sleep(stall_s or self.draw.random() * 0.3 * self.plan.pace)
             try:
                 records = await consumer.poll(300, max_records=self.draw.choice((1, 3, 10)))
             except KafkaError as fatal:
                 if fatal.code is not ErrorCode.FENCED_INSTANCE_ID:
                     raise
                 return False
+            if records:
+                self.cluster.trace.mark(OPERATION)
             self._positions.update((TopicPartition(each.topic, each.partition), each.offset + 1) for each in records)
             if self._positions and self.draw.random() < 0.5:
                 await self._commit(consumer)
@@ -154,14 +160,14 @@ class ClassicMember(Member):
 
     def _settings(self) -> dict[str, str | int | bool]:
         settings: dict[str, str | int | bool] = {
-            "bootstrap.servers": f"{BROKER}:{PORT}",
+            "bootstrap.servers": self.cluster.bootstrap_servers,
             "client.id": self.name,
             "group.id": self.plan.name,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "partition.assignment.strategy": self.plan.client_assignor,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "heartbeat.interval.ms": int(HEARTBEAT_INTERVAL_MS * min(self.plan.pace, 2)),
             "max.poll.interval.ms": REBALANCE_TIMEOUT_MS,
             "default.api.timeout.ms": 10_000,
             "request.timeout.ms": 9_000,

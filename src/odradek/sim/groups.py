@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from odradek.client import Client
 from odradek.client.admin import Admin
 from odradek.client.admin.groups import GroupDescription
 from odradek.client.errors import ClientError
 from odradek.protocol.errors import KafkaError
-from odradek.sim.cluster import BROKER, PORT, Cluster
+from odradek.sim.cluster import Cluster
 from odradek.sim.consumer_group_member import ConsumerGroupMember
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.faults import Faults
@@ -35,6 +35,7 @@ from odradek.sim.history import (
     Restarted,
     Settled,
 )
+from odradek.sim.trace import OPERATION
 
 STATES = (
     "classic group",
@@ -90,11 +91,11 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     plans = [_plan(cluster, number) for number in range(draw.choice((1, 2, 3)))]
     await cluster.start()
     ports = Ports(cluster.client_network("admin"), cluster.clock, SimulatedEntropy(cluster.draw("admin entropy")))
-    client = Client(ports, {"bootstrap.servers": f"{BROKER}:{PORT}"})
+    client = Client(ports, {"bootstrap.servers": cluster.bootstrap_servers})
     await _fill(client)
-    crowds = [Crowd(cluster, plan) for plan in plans]
+    crowds = [Crowd(cluster, plan, _partitions(plan.topics)) for plan in plans]
     async with client.admin({"default.api.timeout.ms": 10_000}) as admin:
-        observing = asyncio.create_task(_observe(cluster, admin, crowds))
+        observing = asyncio.create_task(observe(cluster, admin, crowds))
         faults = Faults(cluster, draw.randrange(1, 5), power=power)
         await asyncio.gather(faults.run(), *(crowd.run(draw.randrange(6, 14)) for crowd in crowds))
         for crowd in crowds:
@@ -103,7 +104,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await asyncio.gather(observing, return_exceptions=True)
         await asyncio.gather(*(crowd.empty() for crowd in crowds))
         for crowd in crowds:
-            await _read_offsets(cluster, admin, crowd.plan.name, patient=True)
+            await read_offsets(cluster, admin, crowd, patient=True)
     await cluster.stop()
     _mark_states(cluster)
 
@@ -116,6 +117,10 @@ def _plan(cluster: Cluster, number: int) -> GroupPlan:
     return GroupPlan(
         f"group-{number}", protocol, draw.choice(CLASSIC_ASSIGNORS), draw.choice(CONSUMER_ASSIGNORS), topics
     )
+
+
+def _partitions(topics: Sequence[str]) -> list[Partition]:
+    return [Partition(topic, index) for topic in topics for index in range(TOPICS[topic])]
 
 
 async def _fill(client: Client) -> None:
@@ -133,8 +138,13 @@ async def _fill(client: Client) -> None:
 class Crowd:
     """All members of one group, and what happens to them."""
 
-    def __init__(self, cluster: Cluster, plan: GroupPlan) -> None:
+    def __init__(
+        self, cluster: Cluster, plan: GroupPlan, partitions: Sequence[Partition], *, most_members: int = MOST_MEMBERS
+    ) -> None:
+        """`partitions` are all of the plan's topics."""
         self.plan = plan
+        self.partitions = tuple(partitions)
+        self._most_members = most_members
         self._cluster = cluster
         self._draw = cluster.draw(f"crowd {plan.name}")
         self._members: list[Member] = []
@@ -148,12 +158,12 @@ class Crowd:
             (4, self._join),
         )
 
-    async def run(self, steps: int) -> None:
+    async def run(self, steps: int, *, longest_pause_s: float = LONGEST_PAUSE_S) -> None:
         """So many comings and goings."""
         self._join()
         weights = [weight for weight, _ in self._kinds]
         for _ in range(steps):
-            await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
+            await asyncio.sleep(self._draw.random() * longest_pause_s)
             self._forget_gone()
             ((_, happen),) = self._draw.choices(self._kinds, weights)
             if not self._members:
@@ -173,7 +183,7 @@ class Crowd:
             found = Settled(
                 self.plan.name,
                 state,
-                tuple(Partition(topic, index) for topic in self.plan.topics for index in range(TOPICS[topic])),
+                self.partitions,
                 tuple((member.name, member.owned) for member in self._members),
                 loop.time() - began,
             )
@@ -216,7 +226,7 @@ class Crowd:
     # What happens to members.
 
     def _join(self, instance_id: str | None = None) -> None:
-        if len(self._members) >= MOST_MEMBERS:
+        if len(self._members) >= self._most_members:
             return
         number = len(self._all)
         protocol = self.plan.protocol
@@ -268,17 +278,19 @@ class Crowd:
         self._members = [member for member in self._members if not member.over.is_set()]
 
 
-async def _observe(cluster: Cluster, admin: Admin, crowds: list[Crowd]) -> None:
+async def observe(cluster: Cluster, admin: Admin, crowds: Sequence[Crowd], *, longest_pause_s: float = 1.0) -> None:
+    """Look at groups and their offsets now and then, until cancelled."""
     draw = cluster.draw("observer")
     while True:
-        await asyncio.sleep(draw.random())
+        await asyncio.sleep(draw.random() * longest_pause_s)
         crowd = draw.choice(crowds)
         await crowd.describe(admin)
-        await _read_offsets(cluster, admin, crowd.plan.name, patient=False)
+        await read_offsets(cluster, admin, crowd, patient=False)
 
 
-async def _read_offsets(cluster: Cluster, admin: Admin, group: str, *, patient: bool) -> None:
+async def read_offsets(cluster: Cluster, admin: Admin, crowd: Crowd, *, patient: bool) -> None:
     """Note all offsets of a group; that it has none of a partition counts as well."""
+    group = crowd.plan.name
     while True:
         asked_at = len(cluster.history.events)
         try:
@@ -288,19 +300,18 @@ async def _read_offsets(cluster: Cluster, admin: Admin, group: str, *, patient: 
                 return
             continue
         break
+    cluster.trace.mark(OPERATION)
     found = {Partition(each.topic, each.partition): offset for each, offset in held.items()}
-    for topic, partitions in TOPICS.items():
-        for index in range(partitions):
-            partition = Partition(topic, index)
-            offset = found.get(partition)
-            if isinstance(offset, KafkaError):
-                continue
-            event = (
-                OffsetRead(group, partition, -1, "", asked_at)
-                if offset is None
-                else OffsetRead(group, partition, offset.offset, offset.metadata, asked_at)
-            )
-            cluster.history.add(event)
+    for partition in crowd.partitions:
+        offset = found.get(partition)
+        if isinstance(offset, KafkaError):
+            continue
+        event = (
+            OffsetRead(group, partition, -1, "", asked_at)
+            if offset is None
+            else OffsetRead(group, partition, offset.offset, offset.metadata, asked_at)
+        )
+        cluster.history.add(event)
 
 
 def _mark_states(cluster: Cluster) -> None:

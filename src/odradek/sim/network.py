@@ -124,6 +124,16 @@ class SimulatedWire:
         """Packets of this direction are lost for a while; TCP sends them again."""
         self.stalled_until_us = self._internet.loop.now_us + duration_us
 
+    def forsake(self, duration_us: int) -> None:
+        """This end hears that the connection is gone; what it has sent is on its way still, and takes that long."""
+        self.stall(duration_us)
+        self._internet.later(self.life, self._forsaken)
+
+    def _forsaken(self) -> None:
+        self._ended = True
+        self._hear_loss()
+        self._deliver_later()
+
     def vanish(self) -> None:
         """This end's machine lost its power; nobody hears of it."""
         self.closed = self.silent = True

@@ -20,6 +20,7 @@ from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.sim.cluster import Cluster
 from odradek.sim.history import Acknowledged, Partition, Rejected, Sent
+from odradek.sim.trace import OPERATION
 from odradek.sim.workload import BY_TOPIC_ID, PARTITIONS, Client, TryAgain
 
 MAX_IN_FLIGHT = 5
@@ -52,7 +53,7 @@ class Producer(Client):
         super().__init__(cluster, name, partitions=partitions)
         self._left = batches
         self._version = self.draw.choice(PRODUCE_VERSIONS)
-        self._producer_id = -1
+        self.producer_id = -1
         self._producer_epoch = -1
         self._sequences: dict[Partition, int] = {}
         self._numbers: dict[Partition, int] = {}
@@ -70,7 +71,7 @@ class Producer(Client):
     async def _produce(self) -> None:
         if not self.topic_ids:
             await self.learn_topic_ids()
-        if self._producer_id < 0:
+        if self.producer_id < 0:
             await self._identify()
         in_flight = deque(([batch], self._send([batch])) for batch in self._unacknowledged)
         while self._left or in_flight:
@@ -82,7 +83,7 @@ class Producer(Client):
             if self.draw.random() < 0.7:
                 await asyncio.sleep(self.draw.random() * self.longest_pause_s)
 
-    def refused(self, error: ErrorCode) -> None:
+    def refused(self, batch: Batch, error: ErrorCode) -> None:
         """For those who want to know."""
 
     def in_flight_at_most(self) -> int:
@@ -93,7 +94,7 @@ class Producer(Client):
         response = await self.ask(request, InitProducerIdResponse, 4)
         if response.error_code:
             raise TryAgain
-        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+        self.producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self._sequences.clear()
 
     def _next_batches(self) -> list[Batch]:
@@ -124,7 +125,7 @@ class Producer(Client):
             self.cluster.history.add(Sent(self.name, partition, batch.records, bool(batch.sends)))
             self.cluster.trace.note(
                 self.name,
-                f"sends {partition} sequence {batch.sequence} of producer {self._producer_id}, "
+                f"sends {partition} sequence {batch.sequence} of producer {self.producer_id}, "
                 f"{len(batch.records)} records{again}",
             )
             batch.sends += 1
@@ -146,7 +147,7 @@ class Producer(Client):
         return build_batch(
             [Record(key=None, value=record) for record in batch.records],
             timestamp=batch.timestamp,
-            producer_id=self._producer_id,
+            producer_id=self.producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=batch.sequence,
         )
@@ -158,6 +159,7 @@ class Producer(Client):
         for batch, count, answer in zip(batches, sends, _partitions(heard.result()), strict=True):
             if answer.error_code in _IS_THERE:
                 offset = -1 if answer.error_code else answer.base_offset
+                self.cluster.trace.mark(OPERATION)
                 self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, count > 1))
                 self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
 
@@ -171,13 +173,13 @@ class Producer(Client):
                 self._unacknowledged.remove(batch)
                 continue
             failed = True
-            self.refused(error)
+            self.refused(batch, error)
             self.cluster.trace.note(self.name, f"{batch.partition} {error.name}")
             if error in _LOST_STATE:
                 # Whether batches in flight were written is unknown, so none of them may be sent under another id.
                 self.cluster.history.add(Rejected(self.name, batch.partition, error.name, batch.records))
                 self._unacknowledged.clear()
-                self._producer_id = -1
+                self.producer_id = -1
                 self.is_known = False
                 break
         if failed:

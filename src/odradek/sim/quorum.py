@@ -217,8 +217,12 @@ class QuorumCluster(Cluster):
                 spare.append(machine)
         return spare
 
+    @property
+    def brokers(self) -> list[tuple[str, int]]:
+        return [(member.name, BROKER_PORT) for member in self.members.values() if member.is_broker]
+
     def addresses(self) -> list[str]:
-        return [f"{member.name}:{BROKER_PORT}" for member in self.members.values() if member.is_broker]
+        return [f"{host}:{port}" for host, port in self.brokers]
 
 
 def _properties(shape: Shape, nodes: list[Member], draw: random.Random) -> dict[str, dict[str, str]]:

@@ -15,7 +15,6 @@ from odradek.sim.cluster import Cluster
 from odradek.sim.disk import Keep
 from odradek.sim.machine import Gone, Machine
 
-LONGEST_PAUSE_S = 8.0
 STRIKE_PATIENCE_S = 6.0
 VOTE_PATIENCE_S = 15.0
 LONGEST_HOLD_S = 14.0
@@ -87,7 +86,8 @@ class QuorumFaults:
 
     async def _kill(self) -> None:
         machine = self._choose()
-        await machine.crash(self._keep())
+        await self._before_crash(machine)
+        await machine.crash(self._keep(machine))
         await self._bring_back(machine)
 
     async def _kill_all(self) -> None:
@@ -97,8 +97,11 @@ class QuorumFaults:
         keep = self._keep()
         for machine in machines:
             await asyncio.sleep(self._draw.random() * 0.02)
+            await self._before_crash(machine)
             await machine.crash(keep)
         self._trace.mark("all nodes crashed")
+        if keep == "power":
+            self._trace.mark("all nodes lost power")
         await asyncio.gather(*(self._bring_back(machine) for machine in machines))
 
     async def _strike_anywhere(self) -> None:
@@ -128,7 +131,7 @@ class QuorumFaults:
         struck = asyncio.Event()
 
         def on_change(path: str, length: int) -> int | None:
-            if not strikes(path):
+            if not strikes(path) or not self._may_crash(machine):
                 return None
             machine.device.on_change = None
             struck.set()
@@ -143,11 +146,12 @@ class QuorumFaults:
             machine.device.on_change = None
             self._release(machine)
             return
-        await machine.crash(self._keep())
+        await machine.crash(self._keep(machine))
         await self._bring_back(machine)
 
     async def _restart(self) -> None:
         machine = self._choose()
+        await self._before_crash(machine)
         if machine.is_up:
             await machine.stop()
         else:
@@ -242,13 +246,13 @@ class QuorumFaults:
         others = [other for other in self._machines if other is not machine]
         if self._draw.random() < 0.4 and len(others) > 1:
             others = self._draw.sample(others, self._draw.randrange(1, len(others)))
-        await self._cut([way for other in others for way in _both_ways(machine, other)], "nodes cut off")
+        await self._cut([way for other in others for way in both_ways(machine, other)], "nodes cut off")
 
     async def _split(self) -> None:
         """Two sides that do not hear of each other."""
         side = self._draw.sample(self._machines, self._draw.randrange(1, len(self._machines)))
         others = [machine for machine in self._machines if machine not in side]
-        ways = [way for one, other in itertools.product(side, others) for way in _both_ways(one, other)]
+        ways = [way for one, other in itertools.product(side, others) for way in both_ways(one, other)]
         await self._cut(ways, "cluster split")
 
     async def _cut_one_way(self) -> None:
@@ -261,16 +265,22 @@ class QuorumFaults:
 
     async def _cut(self, ways: Sequence[Way], mark: str) -> None:
         self._trace.mark(mark)
-        self._trace.note("network", f"is cut: {', '.join(f'{source}>{target}' for source, target in ways)}")
-        for way in ways:
-            self._cluster.internet.cut(*way)
+        self.cut(ways)
         await asyncio.sleep(self._draw.random() ** 2 * LONGEST_CUT_S)
-        self._trace.note("network", f"is healed: {', '.join(f'{source}>{target}' for source, target in ways)}")
-        for way in ways:
-            self._cluster.internet.heal(*way)
+        self.heal(ways)
         for wire in self._cluster.internet.open_wires():
             if (wire.machine, wire.peer.machine) in ways and self._draw.random() < 0.2:
                 wire.reset()  # A firewall on the way has forgotten it.
+
+    def cut(self, ways: Sequence[Way]) -> None:
+        self._trace.note("network", f"is cut: {', '.join(f'{source}>{target}' for source, target in ways)}")
+        for way in ways:
+            self._cluster.internet.cut(*way)
+
+    def heal(self, ways: Sequence[Way]) -> None:
+        self._trace.note("network", f"is healed: {', '.join(f'{source}>{target}' for source, target in ways)}")
+        for way in ways:
+            self._cluster.internet.heal(*way)
 
     async def _reset_connections(self) -> None:
         for wire in self._cluster.internet.open_wires():
@@ -302,9 +312,20 @@ class QuorumFaults:
         self._struck.remove(machine)
         self._released.set()
 
-    def _keep(self) -> Keep:
+    def _may_crash(self, machine: Machine) -> bool:
+        """For models in which a crash may be too much now."""
+        return True
+
+    async def _before_crash(self, machine: Machine) -> None:
+        while True:
+            if self._may_crash(machine):
+                return
+            await asyncio.sleep(0.1)
+
+    def _keep(self, machine: Machine | None = None) -> Keep:
+        """What a machine that crashes now keeps, or all of them."""
         return "power" if self._power and self._draw.random() < 0.5 else "process"
 
 
-def _both_ways(one: Machine, other: Machine) -> tuple[Way, Way]:
+def both_ways(one: Machine, other: Machine) -> tuple[Way, Way]:
     return (one.name, other.name), (other.name, one.name)

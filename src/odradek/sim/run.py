@@ -24,6 +24,7 @@ from odradek.sim.history import Acknowledged, ChangeAnswered, CommitAcknowledged
 from odradek.sim.loop import Deadlock
 from odradek.sim.machine import MakeNode, make_node
 from odradek.sim.producer import Producer
+from odradek.sim.replication_cluster import ReplicationCluster
 from odradek.sim.trace import Trace
 from odradek.sim.workload import DURABLE_TOPICS, create_topics
 from odradek.values import value
@@ -138,7 +139,7 @@ def _cluster(seed: int, scenario: str, make_node: MakeNode, *, power: bool) -> C
     if scenario == "quorum":
         return quorum.QuorumCluster(seed, History(()))
     if scenario == "replication":
-        return replication.ReplicationCluster(seed)
+        return ReplicationCluster(seed, power=power)
     if scenario == "groups":
         history = History(groups.durable_topics(power=power))
         return Cluster(seed, history, make_node, properties=groups.properties(power=power))

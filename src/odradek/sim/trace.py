@@ -6,6 +6,9 @@ import hashlib
 
 from odradek.sim.loop import SimulatedLoop
 
+OPERATION = "client operation"
+"""The mark of something that a client asked for and got: records written or read, bounds told, an offset committed."""
+
 
 class Trace:
     """Two runs are the same run when their digests are equal; where not, their lines show the first difference."""

@@ -18,7 +18,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.sim.client import ClientConnection, Disconnected
-from odradek.sim.cluster import BROKER, PORT, Cluster
+from odradek.sim.cluster import Cluster
 from odradek.sim.history import Partition
 from odradek.sim.loop import Life
 from odradek.values import value
@@ -113,7 +113,7 @@ class Client:
 
     async def place(self) -> tuple[str, int]:
         """Whom to connect to."""
-        return BROKER, PORT
+        return self.cluster.brokers[0]
 
     async def connect(self, host: str, port: int) -> ClientConnection:
         return await ClientConnection.open(self._network, host=host, port=port, client_id=self.name)

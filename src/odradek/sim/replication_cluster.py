@@ -1,0 +1,219 @@
+"""A cluster with replicated partitions, and what can be seen of them from outside."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from odradek.ids import NodeId
+from odradek.metadata.image import Changes, Image
+from odradek.metadata.image.topics import PartitionRegistration
+from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
+from odradek.ports import World
+from odradek.protocol.records.batch import read_header
+from odradek.replication.isr import IsrProposal
+from odradek.server.config import NodeConfig
+from odradek.server.directories import Identity
+from odradek.server.hosted import Hosted
+from odradek.server.running_shard import RunningShard
+from odradek.sim.groups import properties as group_properties
+from odradek.sim.history import GROUPS, History, Partition
+from odradek.sim.machine import Machine
+from odradek.sim.network import SimulatedWire
+from odradek.sim.probes import ProbedNode
+from odradek.sim.quorum import QuorumCluster, Shape
+from odradek.sim.workload import TopicPlan
+from odradek.storage.log import AppendInfo
+
+SHAPES = (
+    Shape(combined=3),
+    Shape(combined=3, brokers=1),
+    Shape(controllers=1, brokers=3),
+    Shape(controllers=1, brokers=3),
+)
+MIN_ISR = 2
+MIN = ("min.insync.replicas", str(MIN_ISR))
+PLANS = (
+    TopicPlan("three", 2, (MIN,)),
+    TopicPlan("three-small", 1, (MIN, ("segment.ms", "1500"), ("index.interval.bytes", "1"))),
+)
+PARTITIONS = tuple(Partition(plan.name, index) for plan in PLANS for index in range(plan.partitions))
+ALL_PARTITIONS = (*PARTITIONS, GROUPS)
+TOPICS = tuple(plan.name for plan in PLANS)
+REPLICAS = 3
+PROPERTIES = group_properties(power=False) | {
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "300",
+    "min.insync.replicas": str(MIN_ISR),
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": str(REPLICAS),
+}
+FLUSHED = {"log.flush.interval.messages": "1"}
+"""Of clusters all of whose nodes may lose power at once."""
+
+OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
+
+
+class ReplicationCluster(QuorumCluster):
+    """Three brokers or four, and topics with three replicas each, that of the groups' offsets among them."""
+
+    def __init__(self, seed: int, *, power: bool) -> None:
+        self.flushed = power and random.Random(f"{seed}/flushed").random() < 0.4
+        """Whether everything is synced before it counts, so that the power of all nodes may be lost at once."""
+        properties = PROPERTIES | (FLUSHED if self.flushed else {})
+        super().__init__(seed, History((*TOPICS, GROUPS.topic)), shapes=SHAPES, properties=properties)
+        self.on_proposal: OnProposal | None = None
+        """Told when a leader asks the controller for another ISR, before it has asked."""
+        self.zombie_appends: dict[tuple[Partition, int, int], None] = {}
+        """Batches (by producer id and sequence) that a leader took after the cluster had agreed on another one."""
+        self._image: Image | None = None
+        for name, machine in self.machines.items():
+            machine.make_node = functools.partial(ReplicatedNode, self, machine, self.members[name].node_id)
+
+    # What the cluster has agreed on.
+
+    def registration(self, partition: Partition) -> PartitionRegistration | None:
+        """A partition as the newest image has it that any node has seen."""
+        topic = None if self._image is None else self._image.topics.by_name.get(partition.topic)
+        return None if topic is None or partition.index >= len(topic.partitions) else topic.partitions[partition.index]
+
+    def learn(self, image: Image) -> None:
+        """A node has seen that this is committed."""
+        if self._image is not None and image.provenance.offset <= self._image.provenance.offset:
+            return
+        before = {partition: self.registration(partition) for partition in ALL_PARTITIONS}
+        self._image = image
+        for partition, old in before.items():
+            new = self.registration(partition)
+            if old is not None and new is not None and old is not new and new.leader >= 0:
+                if new.leader_epoch > old.leader_epoch:
+                    self.trace.mark("leader moved")
+                if new.leader != old.leader and new.leader in old.elr and new.leader not in old.isr:
+                    self.trace.mark("leader elected from the ELR")
+
+    def broker_epoch(self, machine: Machine) -> int:
+        """Of the broker that is registered from there and not fenced, as the newest image has it; -1 if none is."""
+        node_id = NodeId(self.members[machine.name].node_id)
+        broker = None if self._image is None else self._image.cluster.brokers.get(node_id)
+        return -1 if broker is None or broker.fenced else broker.broker_epoch
+
+    def node_named(self, node_id: int) -> Machine:
+        return self.machines[f"node-{node_id}"]
+
+    def controller(self) -> Machine | None:
+        """Whose node is the active controller."""
+        return super().leader()
+
+    # What its nodes hold.
+
+    def hosted(self, partition: Partition) -> list[tuple[Machine, Hosted]]:
+        """Its replicas on nodes that are up."""
+        found = []
+        for machine in self.machines.values():
+            if machine.is_up and machine.node is not None and machine.node.config.is_broker:
+                hosted = machine.node.replicas.find(partition.topic, partition.index)
+                if hosted is not None:
+                    found.append((machine, hosted))
+        return found
+
+    def all_in_sync(self) -> bool:
+        """Whether every replica is where it should be and has everything, and all know that.
+
+        The topic of the groups' offsets is there once somebody has wanted it.
+        """
+        return all(self._is_in_sync(each) for each in ALL_PARTITIONS if each in PARTITIONS or self.registration(each))
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        agreed = self.registration(partition)
+        if agreed is None or len(agreed.isr) < REPLICAS:
+            return False
+        replicas = self.hosted(partition)
+        leading = [hosted.partition for _, hosted in replicas if hosted.partition.is_leader]
+        if len(replicas) < REPLICAS or len(leading) != 1:
+            return False
+        leader = leading[0]
+        ends = {hosted.partition.log.log_end_offset for _, hosted in replicas}
+        return (
+            leader.state.leader_epoch == agreed.leader_epoch
+            and leader.state.isr == agreed.isr
+            and len(ends) == 1
+            and leader.log.high_watermark in ends
+        )
+
+    def leader(self) -> Machine | None:
+        """Faults like to strike who leads partitions, now and then the controller."""
+        led = [machine for each in PARTITIONS for machine, hosted in self.hosted(each) if hosted.partition.is_leader]
+        return led[0] if led else super().leader()
+
+
+class ReplicatedNode(ProbedNode):
+    """A node whose partitions are looked at as well."""
+
+    def __init__(
+        self, cluster: ReplicationCluster, machine: Machine, known_as: int, config: NodeConfig, world: World
+    ) -> None:
+        super().__init__(machine, known_as, config, world)
+        self._cluster = cluster
+
+    def _open_quorum(self, identity: Identity) -> None:
+        super()._open_quorum(identity)
+        on_commit, take_snapshot = self.quorum.on_commit, self.quorum.take_snapshot
+
+        async def committed(image: Image, changes: Changes) -> None:
+            self._cluster.learn(image)
+            await on_commit(image, changes)
+
+        async def taken(snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
+            await take_snapshot(snapshot_id, snapshot, content)
+            self._cluster.trace.mark("snapshot loaded")
+
+        self.quorum.on_commit = committed
+        self.quorum.take_snapshot = taken  # type: ignore[method-assign]
+
+    def _open_replicas(self) -> None:
+        super()._open_replicas()
+        propose, append = self.replicas.on_proposal, self.replicas.append
+        load = self.coordinators._load_in_turns
+
+        def proposed(hosted: Hosted, proposal: IsrProposal) -> None:
+            if self._cluster.on_proposal is not None:
+                self._cluster.on_proposal(self._machine, hosted, proposal)
+            propose(hosted, proposal)
+
+        def appended(hosted: Hosted, batch: memoryview, **how: Any) -> AppendInfo:
+            self._note_zombie(hosted, batch)
+            return append(hosted, batch, **how)
+
+        async def loaded(running: RunningShard) -> None:
+            await load(running)
+            if running.shard.offsets:
+                self._cluster.trace.mark("coordinator reloaded")
+
+        self.replicas.on_proposal = proposed
+        self.replicas.append = appended  # type: ignore[method-assign]
+        self.coordinators._load_in_turns = loaded  # type: ignore[method-assign]
+
+    async def _open_partitions(self) -> None:
+        device = self._machine.device
+        device.is_recovering = True
+        try:
+            await super()._open_partitions()
+        finally:
+            device.is_recovering = False
+
+    def controller_wire(self) -> SimulatedWire | None:
+        """By which leaders on this node ask for other ISRs, if there is a connection now."""
+        connection = self.channel._connection
+        wire = None if connection is None or connection.is_lost else connection._wire
+        return wire if isinstance(wire, SimulatedWire) else None
+
+    def _note_zombie(self, hosted: Hosted, batch: memoryview) -> None:
+        partition = Partition(hosted.topic, hosted.index)
+        agreed = self._cluster.registration(partition)
+        state = hosted.partition.state
+        if agreed is not None and hosted.partition.is_leader and state.leader_epoch < agreed.leader_epoch:
+            header = read_header(batch)
+            self._cluster.zombie_appends[partition, header.producer_id, header.base_sequence] = None

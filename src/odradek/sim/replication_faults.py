@@ -1,0 +1,286 @@
+"""What goes wrong among replicas: all that does in clusters, and faults that are aimed at moments which matter.
+
+What a crash may take is part of the model. A process that is killed keeps what it has written, any number of them at
+once. A loss of power takes what was not synced: on one node (one less than `min.insync.replicas`) while two others are
+in sync, and then on no other before everybody is. Nor is anybody else killed before the cluster has noticed: one that
+was killed is taken for one that may have lost something (KIP-966), and the last who comes back for the one that has
+not. Where every message is synced, any number of nodes may lose power at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from odradek.ids import NodeId
+from odradek.replication.isr import IsrProposal
+from odradek.server.hosted import Hosted
+from odradek.sim.disk import Keep
+from odradek.sim.history import Partition
+from odradek.sim.machine import Machine
+from odradek.sim.quorum_faults import QuorumFaults, Way, both_ways
+from odradek.sim.replication_cluster import (
+    ALL_PARTITIONS,
+    MIN_ISR,
+    PARTITIONS,
+    REPLICAS,
+    ReplicatedNode,
+    ReplicationCluster,
+)
+
+PROPOSAL_PATIENCE_S = 10.0
+ELECTION_PATIENCE_S = 8.0
+STALL_US = 6_500_000
+"""More than the session of a broker lasts: one without power is taken for alive until then, and cannot register."""
+LATE_US = 9_000_000
+"""How late a request may come: its sender has given it up, and the ISR has grown and shrunk since."""
+SCENE_PATIENCE_S = 20.0
+LAG_S = 6.0
+"""Within which a follower that gets nothing is out of the ISR."""
+
+
+class Scene:
+    """A partition whose replicas are all there: its leader, one that a fault makes leave and come back, and others."""
+
+    def __init__(self, partition: Partition, leader: Machine, newcomer: Machine, others: Sequence[Machine]) -> None:
+        self.partition = partition
+        self.leader = leader
+        self.newcomer = newcomer
+        self.others = others
+
+    @property
+    def everybody(self) -> list[Machine]:
+        return [self.leader, self.newcomer, *self.others]
+
+
+class ReplicationFaults(QuorumFaults):
+    """Some faults are aimed: at a replica that comes into the ISR, at a new leader, at the last one in sync."""
+
+    def __init__(self, cluster: ReplicationCluster, *, power: bool) -> None:
+        super().__init__(cluster, power=power, leader=cluster.leader)
+        self._replicated = cluster
+        self._lossy: Machine | None = None
+        """The node that has lost power, until all have been in sync since,"""
+        self._lossy_epoch = -1
+        """and the broker epoch that it had."""
+        self.kinds += [
+            (4 if cluster.flushed else 1, self._kill_all),
+            (3, self.strike_while_isr_grows),
+            (3, self.restart_newcomer),
+            (3, self.deliver_late),
+            (3, self.strike_successor),
+            (3, self.strike_last_in_sync),
+        ]
+
+    # Power.
+
+    def look(self) -> None:
+        """Called now and then: power may be lost again once all have been in sync for a moment."""
+        if self._lossy is not None and self._replicated.all_in_sync():
+            self._lossy = None
+
+    def _keep(self, machine: Machine | None = None) -> Keep:
+        if self._replicated.flushed:
+            return super()._keep(machine)
+        return "power" if self._draw.random() < 0.5 and self._may_lose_power(machine) else "process"
+
+    def _may_lose_power(self, machine: Machine | None) -> bool:
+        """To be asked right before: who may, does."""
+        self.look()
+        if not self._power or self._lossy is not None or machine is None:
+            return False
+        for partition in ALL_PARTITIONS:
+            agreed = self._replicated.registration(partition)
+            if agreed is not None and sum(self._machine_of(node) is not machine for node in agreed.isr) < MIN_ISR:
+                return False
+        self._lossy, self._lossy_epoch = machine, self._replicated.broker_epoch(machine)
+        return True
+
+    def _may_crash(self, machine: Machine) -> bool:
+        """Not before the cluster has noticed who has lost power: it has fenced that one, or registered it anew."""
+        lossy = self._lossy
+        return lossy is None or lossy is machine or self._replicated.broker_epoch(lossy) != self._lossy_epoch
+
+    def _machine_of(self, node_id: NodeId) -> Machine:
+        return self._replicated.node_named(node_id)
+
+    # A replica comes into the ISR.
+
+    async def strike_while_isr_grows(self) -> None:
+        """Who comes in falls behind at once, its leader does not hear that it is in, and dies with all the others."""
+        scene = await self._let_one_return()
+        if scene is None:
+            return
+        self._trace.mark("struck while the ISR grew")
+        controller = self._replicated.controller()
+        ways = list(both_ways(scene.leader, scene.newcomer))
+        if controller is not None and controller is not scene.leader:
+            ways.append((controller.name, scene.leader.name))
+        await asyncio.sleep(self._draw.random() * 0.05)
+        self.cut(ways)
+        await asyncio.sleep(0.3 + self._draw.random() * 2)
+        await self._kill_but_newcomer(scene, ways)
+
+    async def restart_newcomer(self) -> None:
+        """Who comes in starts again, perhaps without its tail, while the request that lets it in is on its way."""
+        scene = await self._let_one_return(lambda scene: self._stall_requests(scene.leader, STALL_US))
+        if scene is None:
+            return
+        self._trace.mark("newcomer restarted")
+        newcomer = scene.newcomer
+        ways = list(both_ways(scene.leader, newcomer))
+        self.cut(ways)
+        if newcomer.life is not None and newcomer.life.alive:
+            lossy = self._replicated.flushed or self._may_lose_power(newcomer)
+            await newcomer.crash("power" if lossy else "process")
+            self.start(newcomer)
+        await asyncio.sleep(STALL_US / 1_000_000 + self._draw.random())
+        await self._kill_but_newcomer(scene, ways)
+
+    async def deliver_late(self) -> None:
+        """A request for a larger ISR was given up and made again, and comes when who came in has left again."""
+        scene = await self._let_one_return(lambda scene: self._stall_requests(scene.leader, LATE_US, given_up=True))
+        if scene is None:
+            return
+        self._trace.mark("request delivered late")
+        await asyncio.sleep(0.5)
+        ways = list(both_ways(scene.leader, scene.newcomer))
+        self.cut(ways)
+        await asyncio.sleep(LATE_US / 1_000_000 + self._draw.random() * 0.3)
+        await self._kill_but_newcomer(scene, ways)
+
+    async def _let_one_return(self, at_once: Callable[[Scene], None] = lambda scene: None) -> Scene | None:
+        """Let a follower crash and come back; the scene when its leader asks the controller to let it in.
+
+        `at_once` happens before anything of the request has left.
+        """
+        scene = await self._scene()
+        if scene is None:
+            return None
+        self._struck += scene.everybody
+        asked = asyncio.Event()
+
+        def on_proposal(machine: Machine, hosted: Hosted, proposal: IsrProposal) -> None:
+            partition = Partition(hosted.topic, hosted.index)
+            newcomer = self._node_id(scene.newcomer)
+            if machine is scene.leader and partition == scene.partition and newcomer in proposal.isr:
+                self._replicated.on_proposal = None
+                at_once(scene)
+                asked.set()
+
+        await self._before_crash(scene.newcomer)
+        await scene.newcomer.crash("process")
+        self._replicated.on_proposal = on_proposal
+        await asyncio.sleep(self._draw.random())
+        self.start(scene.newcomer)
+        try:
+            async with asyncio.timeout(PROPOSAL_PATIENCE_S):
+                await asked.wait()
+        except TimeoutError:
+            self._replicated.on_proposal = None
+            for machine in scene.everybody:
+                self._release(machine)
+            return None
+        return scene
+
+    async def _scene(self) -> Scene | None:
+        """A partition with whose replicas nobody has plans; where there is none for long, any node is killed instead.
+
+        Faults that are aimed come one after the other: each of them takes all replicas.
+        """
+        for _ in range(int(SCENE_PATIENCE_S * 10)):
+            scene = self._scene_now()
+            if scene is not None:
+                return scene
+            await asyncio.sleep(0.1)
+        if len(self._struck) < len(self._machines):
+            await self._kill()
+        return None
+
+    def _scene_now(self) -> Scene | None:
+        for partition in self._draw.sample(PARTITIONS, len(PARTITIONS)):
+            agreed = self._replicated.registration(partition)
+            if agreed is None or agreed.leader < 0 or len(agreed.isr) < REPLICAS:
+                continue
+            leader = self._machine_of(agreed.leader)
+            followers = [self._machine_of(replica) for replica in agreed.replicas if replica != agreed.leader]
+            if all(machine.is_up and machine not in self._struck for machine in (leader, *followers)):
+                self._draw.shuffle(followers)
+                return Scene(partition, leader, followers[0], followers[1:])
+        return None
+
+    def _stall_requests(self, leader: Machine, duration_us: int, *, given_up: bool = False) -> None:
+        """What a leader asks the controller for does not get there for a while; it may believe it lost."""
+        assert isinstance(leader.node, ReplicatedNode)
+        wire = leader.node.controller_wire()
+        if wire is not None and given_up:
+            wire.forsake(duration_us)
+        elif wire is not None:
+            wire.stall(duration_us)
+
+    async def _kill_but_newcomer(self, scene: Scene, ways: Sequence[Way]) -> None:
+        """Let only the newcomer be left, with what it has."""
+        killed = [scene.leader, *scene.others]
+        for machine in killed:
+            await self._before_crash(machine)
+            await machine.crash("process")
+        self.heal(ways)
+        self._release(scene.newcomer)
+        await asyncio.gather(*(self._bring_back(machine) for machine in killed))
+
+    # Leaders.
+
+    async def strike_successor(self) -> None:
+        """A leader dies, and its successor before anybody could fetch from it."""
+        scene = await self._scene()
+        if scene is None:
+            return
+        self._struck.append(scene.leader)
+        await self._before_crash(scene.leader)
+        await scene.leader.crash(self._keep(scene.leader))
+        successor = await self._successor(scene)
+        if successor is not None and successor not in self._struck and successor.is_up:
+            self._struck.append(successor)
+            self._trace.mark("successor struck")
+            ways = [way for other in scene.everybody if other is not successor for way in both_ways(successor, other)]
+            self.cut(ways)
+            await asyncio.sleep(self._draw.random() ** 2 * 2)
+            await self._before_crash(successor)
+            await successor.crash("process")
+            self.heal(ways)
+            await asyncio.gather(self._bring_back(scene.leader), self._bring_back(successor))
+        else:
+            await self._bring_back(scene.leader)
+
+    async def _successor(self, scene: Scene) -> Machine | None:
+        for _ in range(int(ELECTION_PATIENCE_S * 200)):
+            await asyncio.sleep(0.005)
+            agreed = self._replicated.registration(scene.partition)
+            if agreed is not None and agreed.leader >= 0 and self._machine_of(agreed.leader) is not scene.leader:
+                return self._machine_of(agreed.leader)
+        return None
+
+    async def strike_last_in_sync(self) -> None:
+        """No follower gets anything, so the leader is alone in the ISR; then it dies."""
+        scene = await self._scene()
+        if scene is None:
+            return
+        leader = scene.leader
+        self._struck.append(leader)
+        controller = self._replicated.controller()
+        ways = [
+            way
+            for other in (scene.newcomer, *scene.others)
+            for way in both_ways(leader, other)
+            if other is not controller
+        ]
+        self.cut(ways)
+        await asyncio.sleep(LAG_S + self._draw.random())
+        self._trace.mark("last in sync struck")
+        await self._before_crash(leader)
+        await leader.crash(self._keep(leader))
+        self.heal(ways)
+        await self._bring_back(leader)
+
+    def _node_id(self, machine: Machine) -> int:
+        return self._replicated.members[machine.name].node_id
