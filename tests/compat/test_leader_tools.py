@@ -13,6 +13,7 @@ from bench.clusters import Cluster
 from confluent_kafka import Producer
 from tests.compat.brokers import new_cluster
 from tests.compat.patience import eventually
+from tests.integration.cli import Cli
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
@@ -22,6 +23,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
 CONFIGS = "kafka.admin.ConfigCommand"
 SIDES = ("leader", "follower")
+OWN = ("torn-", "short-", "single-", "whole-")
 TOPIC = "wandering"
 
 
@@ -68,6 +70,28 @@ def throttles(cluster: Cluster) -> dict[str, str]:
         rates = re.findall(r"^  (\S+\.throttled\.rate)=(\S+) sensitive", said, re.M)
         found.update({f"{name} of {broker}": rate for name, rate in rates})
     return found
+
+
+def isr(cluster: Cluster, topic: str) -> list[int]:
+    said = tool(TOPICS, "--bootstrap-server", cluster.server(1).bootstrap, "--describe", "--topic", topic)
+    found = re.search(r"Isr: ([\d,]*)", said)
+    assert found is not None, said
+    return [int(each) for each in found.group(1).split(",") if each]
+
+
+def lacking(cluster: Cluster, cli: Cli) -> dict[str, list[str]]:
+    """What both tools say lacks something, which must be the same."""
+    found: dict[str, list[str]] = {}
+    for kind in ("under-replicated", "under-min-isr", "at-min-isr", "unavailable"):
+        said = tool(
+            TOPICS, "--bootstrap-server", cluster.server(1).bootstrap, "--describe", f"--{kind}-partitions", check=False
+        )
+        found[kind] = sorted(
+            f"{topic}-{index}" for topic, index in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", said)
+        )
+        ours = cli.json("topic", "describe", f"--{kind}-partitions")
+        assert sorted(f"{each['topic']}-{each['partition']}" for each in ours) == found[kind], (kind, said)
+    return {kind: [name for name in names if name.startswith(OWN)] for kind, names in found.items()}
 
 
 def load(cluster: Cluster, topic: str, size: int) -> None:
@@ -155,6 +179,46 @@ def test_a_throttle_is_set_honoured_changed_and_removed(cluster: Cluster, tmp_pa
         "Clearing topic-level throttles on topic slow",
     ]
     assert throttles(cluster) == {}
+
+
+def test_what_partitions_lack_and_an_unclean_election(cluster: Cluster, tmp_path: Path) -> None:
+    """Kafka's tool and `odradek` see the same partitions lack the same, on either kind of server."""
+    address = ("--bootstrap-server", cluster.server(1).bootstrap)
+    for topic, replicas, least in (("torn", "2:3", 1), ("short", "1:2:3", 3), ("single", "1", 2), ("whole", "1:2", 1)):
+        placed = ("--replica-assignment", replicas, "--config", f"min.insync.replicas={least}")
+        tool(TOPICS, *address, "--create", "--topic", topic, *placed)
+    cli = Cli(cluster.server(1).bootstrap, tmp_path / "cli")
+    assert lacking(cluster, cli) == {
+        "under-replicated": [],
+        "under-min-isr": ["single-0"],
+        "at-min-isr": ["short-0"],
+        "unavailable": [],
+    }
+
+    cluster.server(3).kill()
+    eventually(lambda: isr(cluster, "torn"), [2], timeout_s=60)
+    assert lacking(cluster, cli) == {
+        "under-replicated": ["short-0", "torn-0"],
+        "under-min-isr": ["short-0", "single-0"],
+        "at-min-isr": ["torn-0"],
+        "unavailable": [],
+    }
+    load(cluster, "torn", 100_000)
+    cluster.server(2).kill()
+    cluster.server(3).spawn()
+    cluster.server(3).wait_until_ready()
+    eventually(lambda: "torn-0" in lacking(cluster, cli)["unavailable"], True, timeout_s=60)
+    assert lacking(cluster, cli)["under-min-isr"] == ["short-0", "single-0", "torn-0"]
+
+    one = ("--topic", "torn", "--partition", "0")
+    assert "Successfully completed leader election (UNCLEAN) for partitions torn-0" in tool(
+        ELECT, *address, "--election-type", "unclean", *one
+    )
+    eventually(lambda: lacking(cluster, cli)["unavailable"] == [], True)
+    cluster.server(2).spawn()
+    cluster.server(2).wait_until_ready()
+    eventually(lambda: sorted(isr(cluster, "torn")), [2, 3], timeout_s=60)
+    eventually(lambda: lacking(cluster, cli)["under-replicated"] == [], True, timeout_s=60)
 
 
 def test_a_node_is_forgotten(cluster: Cluster) -> None:

@@ -68,6 +68,8 @@ def test_a_move_is_taken_back(cli: Cli) -> None:
     cli.ok("reassign", "execute", plan, "--throttle", 10)
     (moving,) = [each for each in cli.json("reassign", "list") if each["partition"] == 0]
     assert (moving["replicas"], moving["adding"], moving["removing"]) == ([2, 1], [2], [1])
+    assert cli.json("topic", "describe", "stuck", "--under-replicated-partitions") == []  # What comes is not missed.
+    assert cli.json("cluster", "health")["healthy"]
     waited = cli.run("reassign", "verify", plan, "--wait", "--timeout", 0.1)
     assert waited.code == 1
     assert ["stuck-0", "moving", "2,1", "2"] in waited.rows

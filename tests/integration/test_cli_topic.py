@@ -54,6 +54,15 @@ def test_describe_tells_partitions_offsets_settings_and_skew(cli: Cli) -> None:
     assert [line.endswith(" B  ##########") for line in shown.splitlines()[-3:]] == [True, False, False]
 
 
+def test_describe_of_what_lacks_replicas(cli: Cli) -> None:
+    cli.ok("topic", "create", "lacking", "--partitions", 2, "--config", "min.insync.replicas=2")
+    shown = cli.ok("topic", "describe", "lacking", "--under-min-isr-partitions", "--under-replicated-partitions")
+    assert shown.rows[0] == ["PARTITION", "LEADER", "REPLICAS", "ISR"]
+    assert shown.rows[1:] == [["lacking-0", "1", "1", "1"], ["lacking-1", "1", "1", "1"]]
+    assert cli.json("topic", "describe", "lacking", "--at-min-isr-partitions", "--unavailable-partitions") == []
+    assert cli.ok("topic", "describe", "--unavailable-partitions").out == "There are no such partitions.\n"
+
+
 def test_describe_of_settings(cli: Cli) -> None:
     cli.ok("topic", "create", "set", "--config", "retention.ms=3600000")
     assert cli.json("topic", "describe", "set")[0]["configs"] == {"retention.ms": "3600000"}

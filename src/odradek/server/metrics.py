@@ -13,6 +13,7 @@ from odradek.server.latency import QUANTILES, Latencies
 from odradek.values import value
 
 if TYPE_CHECKING:
+    from odradek.server.hosted import Hosted
     from odradek.server.node import Node
 
 GAUGE = "gauge"
@@ -112,8 +113,13 @@ def _replica_manager(node: Node) -> Iterator[Family]:
     prefix = "kafka_server_replicamanager_"
     yield _gauge(prefix + "partitioncount", "Partitions on this broker.", sum(1 for _ in node.replicas))
     yield _gauge(prefix + "leadercount", "Partitions that this broker leads.", len(led))
-    behind = sum(count < len(each.state.replicas) for count, each in zip(counts, led, strict=True))
+    moves = [_move(node, hosted) for hosted in node.replicas if hosted.partition.is_leader]
+    behind = sum(
+        count < len(each.state.replicas) - adding for count, each, (adding, _) in zip(counts, led, moves, strict=True)
+    )
     yield _gauge(prefix + "underreplicatedpartitions", "Led partitions with replicas that are not in sync.", behind)
+    moving = sum(adding + removing > 0 for adding, removing in moves)
+    yield _gauge(prefix + "reassigningpartitions", "Led partitions that move to other brokers.", moving)
     below = sum(count < needed for count, needed in zip(counts, enough, strict=True))
     yield _gauge(prefix + "underminisrpartitioncount", "Led partitions with fewer in sync than needed.", below)
     at = sum(count == needed for count, needed in zip(counts, enough, strict=True))
@@ -132,6 +138,15 @@ def _replica_manager(node: Node) -> Iterator[Family]:
     yield _gauge(name.format("follower"), "Bytes a second of throttled replicas that this broker fetches.", taken)
     lag = node.fetchers.max_lag()
     yield _gauge("kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks at most.", lag)
+
+
+def _move(node: Node, hosted: Hosted) -> tuple[int, int]:
+    """How many replicas a partition gets by a move under way, which are not missed yet, and how many it loses."""
+    topic = node.replicas.image.topics.by_id.get(hosted.topic_id)
+    if topic is None or hosted.index >= len(topic.partitions):
+        return 0, 0
+    partition = topic.partitions[hosted.index]
+    return len(partition.adding_replicas), len(partition.removing_replicas)
 
 
 def _controller(node: Node) -> Iterator[Family]:

@@ -8,13 +8,11 @@ import time
 from typing import Any
 
 from odradek.apps.cli.output import emit, emit_one_of_many, fields
+from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
 from odradek.client.admin import Admin
-from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.cluster import PartitionInfo
-from odradek.protocol.errors import KafkaError
 
 WATCH_INTERVAL_S = 1.0
-MIN_IN_SYNC = "min.insync.replicas"
 
 
 async def health(admin: Admin, options: argparse.Namespace) -> int:
@@ -43,8 +41,9 @@ async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
     described = await admin.describe_cluster(fenced=True)
     quorum, _ = await admin.describe_quorum()
     partitions = [(topic.name, each) for topic in await admin.list_topics() for each in topic.partitions]
-    short = [(name, each) for name, each in partitions if len(each.isr) < len(each.replicas)]
-    least = await _least_in_sync(admin, sorted({name for name, _ in short}))
+    lacking = [(name, each) for name, each in partitions if len(each.isr) < len(each.replicas)]
+    least = await least_in_sync(admin, sorted({name for name, _ in lacking}))
+    under_way = await moves_under_way(admin) if lacking else {}
     fenced = sorted(broker.broker_id for broker in described.brokers if broker.is_fenced)
     data: dict[str, Any] = {
         "healthy": False,
@@ -53,27 +52,17 @@ async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
         "active_controller": quorum.leader_id if quorum.leader_id >= 0 else None,
         "partitions": len(partitions),
         "without_leader": [_named(name, each) for name, each in partitions if each.leader < 0],
-        "under_replicated": [_named(name, each) for name, each in short],
+        "under_replicated": [
+            _named(name, each) for name, each in lacking if is_under_replicated(name, each, under_way)
+        ],
         "under_min_isr": [
-            _named(name, each) for name, each in short if len(each.isr) < min(least.get(name, 1), len(each.replicas))
+            _named(name, each) for name, each in lacking if len(each.isr) < min(least.get(name, 1), len(each.replicas))
         ],
     }
     wrong = ("fenced_brokers", "without_leader", "under_replicated", "under_min_isr")
     enough = options.brokers is None or len(data["brokers"]) >= options.brokers
     data["healthy"] = enough and data["active_controller"] is not None and not any(data[key] for key in wrong)
     return data
-
-
-async def _least_in_sync(admin: Admin, topics: list[str]) -> dict[str, int]:
-    """`min.insync.replicas` of topics; one that was deleted meanwhile is left out."""
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    found = await admin.describe_configs(resources, keys=(MIN_IN_SYNC,)) if resources else {}
-    return {
-        resource.name: int(config.value or 1)
-        for resource, configs in found.items()
-        if not isinstance(configs, KafkaError)
-        for config in configs
-    }
 
 
 def _named(topic: str, partition: PartitionInfo) -> str:

@@ -18,7 +18,7 @@ from odradek.apps.cli.outcomes import report
 from odradek.apps.cli.output import emit, plural, table
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.session import failure_text, unknown_topic
-from odradek.apps.cli.topic_description import describe_topics, known_topics
+from odradek.apps.cli.topic_description import LACKS, describe_topics, known_topics
 from odradek.client.admin import Admin
 from odradek.client.admin.topics import BROKERS_CHOICE, NewTopic
 from odradek.client.cluster import TopicPartition
@@ -49,6 +49,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         actions, "describe", "show partitions, leaders, replicas, offsets and sizes", describe
     )
     add_many(describing, "topics", at_least=0, metavar="TOPIC", help_line="default: all")
+    for name, help_line in LACKS.items():
+        describing.add_argument(f"--{name}-partitions", action="store_true", help=f"only those that {help_line}")
     deleting = add_remote_action(actions, "delete", "delete topics and all their records", delete_topics)
     add_many(deleting, "topics", at_least=1, metavar="TOPIC")
     deleting.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.apps.cli.output import emit, fields, plural, size_text, table
+from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
 from odradek.apps.cli.session import unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
@@ -15,12 +16,23 @@ from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.ids import uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
+LACKS = {
+    "under-replicated": "have replicas that are not in sync",
+    "under-min-isr": "have fewer in sync than min.insync.replicas, or no leader",
+    "at-min-isr": "have as many in sync as min.insync.replicas",
+    "unavailable": "have no leader",
+}
+"""What may be wrong with partitions, as kafka-topics names it."""
+
 TOPIC_CONFIG_SOURCE = 1
 """DescribeConfigs' number for a setting that the topic itself has."""
 
 
 async def describe_topics(admin: Admin, options: argparse.Namespace) -> int:
     """All that the cluster tells about topics; what a broker does not serve is left out."""
+    lacks = [name for name in LACKS if getattr(options, f"{name.replace('-', '_')}_partitions")]
+    if lacks:
+        return await _describe_lacking(admin, options, lacks)
     topics = await (known_topics(admin, options.topics) if options.topics else admin.list_topics())
     partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
     starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -33,6 +45,35 @@ async def describe_topics(admin: Admin, options: argparse.Namespace) -> int:
         lines += [""] if lines else []
         lines += topic_lines(each)
     emit(options, data, lines if data else ["No topics yet: odradek topic create NAME"])
+    return 0
+
+
+async def _describe_lacking(admin: Admin, options: argparse.Namespace, lacks: Sequence[str]) -> int:
+    """Only the partitions that lack something, by kafka-topics' rules; no leader need be there to tell."""
+    topics = await (known_topics(admin, options.topics) if options.topics else admin.list_topics())
+    least = await least_in_sync(admin, [topic.name for topic in topics])
+    under_way = await moves_under_way(admin)
+    live = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+    data = []
+    for topic in topics:
+        for each in topic.partitions:
+            in_sync, wanted = len(each.isr), least.get(topic.name, 1)
+            holds = {
+                "under-replicated": is_under_replicated(topic.name, each, under_way),
+                "under-min-isr": each.leader < 0 or in_sync < wanted,
+                "at-min-isr": in_sync == wanted,
+                "unavailable": each.leader not in live,
+            }
+            if any(holds[lack] for lack in lacks):
+                leader = each.leader if each.leader >= 0 else None
+                shown = {"leader": leader, "replicas": list(each.replicas), "isr": list(each.isr)}
+                data.append({"topic": topic.name, "partition": each.partition, **shown})
+    rows = [
+        (f"{each['topic']}-{each['partition']}", each["leader"], each["replicas"], each["isr"] or "none")
+        for each in data
+    ]
+    lines = table(("PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
+    emit(options, data, lines if data else ["There are no such partitions."])
     return 0
 
 
