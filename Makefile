@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos compat bench bench-clusters fmt docs lock clean
+.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -56,6 +56,9 @@ sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must b
 
 chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)
 	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
+
+pipelines-kill: $(READY) ## kill -9 of drivers, executors, leaders and compactions under pipelines; full disks (SEED=7 COUNT=5)
+	ODRADEK_KILL_SEED=$${SEED:-$$RANDOM} ODRADEK_KILL_COUNT=$${COUNT:-5} $(BIN)/pytest -m slow -s tests/integration/pipelines
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')

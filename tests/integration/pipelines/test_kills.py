@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.pipelines.driver import Driver
 
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
-from odradek.apps.pipelines.plugin import QUICK_JVM
 from odradek.apps.pipelines.trial import Trial
 from odradek.testing import running_node
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 DEMO = Path(__file__).parents[3] / "examples" / "pipelines" / "demo.py"
 RECORDS = 1_000
 PER_BATCH = 200
-PATIENCE_S = 240.0
 
 PIPELINE = f"""
     pipeline = Pipeline("numbers")
@@ -44,55 +43,6 @@ PIPELINE = f"""
     pipeline.sink("lake", squares, sinks.parquet("lake"))
     pipeline.sink("out", squares, sinks.topic("squares"))
 """
-
-
-class Driver:
-    """`odradek pipeline run` in a process group of its own, with everything that it starts."""
-
-    def __init__(self, file: Path, bootstrap: str, data: Path, *more: str) -> None:
-        command = [sys.executable, "-m", "odradek", "pipeline", "run", str(file)]
-        command += ["--bootstrap", bootstrap, "--data", str(data), *more]
-        for which in ("driver", "executor"):
-            command += ["--conf", f"spark.{which}.extraJavaOptions={QUICK_JVM}"]
-        self._output = data / "driver.log"
-        with self._output.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        self.checkpoint = data / ".checkpoints" / "numbers"
-
-    def finished(self) -> int:
-        """How many batches are in the lake."""
-        return sum(each.name.isdecimal() for each in (self.checkpoint / "sink-lake" / "commits").glob("*"))
-
-    def wait_for_batches(self, count: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.finished() < count:
-            assert self.process.poll() is None, self.told()
-            assert time.monotonic() < deadline, f"{self.finished()} batches after {PATIENCE_S} s:\n{self.told()}"
-            time.sleep(0.05)
-
-    def executors(self) -> list[int]:
-        """Processes of the group that run tasks."""
-        found = []
-        for each in Path("/proc").iterdir():
-            if each.name.isdecimal():
-                try:
-                    words = (each / "cmdline").read_bytes()
-                    group = os.getpgid(int(each.name))
-                except OSError:
-                    continue
-                if group == self.process.pid and b"CoarseGrainedExecutorBackend" in words:
-                    found.append(int(each.name))
-        return sorted(found)
-
-    def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def wait(self) -> int:
-        return self.process.wait(PATIENCE_S)
-
-    def told(self) -> str:
-        return self._output.read_text(errors="replace")
 
 
 @pytest.fixture(params=["odradek", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java])])
@@ -124,7 +74,7 @@ def test_neither_an_executor_nor_the_driver_is_missed(
     values = [b'{"n": %d}' % number if number % 100 else b"spoilt %d" % number for number in range(RECORDS)]
     trial.send("numbers", *values)
 
-    driver = Driver(file, bootstrap, tmp_path, "--quiet", "--master", "local-cluster[2,1,1024]")
+    driver = Driver(file, tmp_path, "--bootstrap", bootstrap, "--quiet", "--master", "local-cluster[2,1,1024]")
     try:
         driver.wait_for_batches(1)
         executors = driver.executors()
@@ -143,7 +93,7 @@ def test_neither_an_executor_nor_the_driver_is_missed(
         assert not ahead or number % 100 == 0 or number in kept, "the group is ahead of what is in the lake"
     assert len(kept) < len(good), "the driver was killed on the way"
 
-    driver = Driver(file, bootstrap, tmp_path, "--format", "json", "--available-now")
+    driver = Driver(file, tmp_path, "--bootstrap", bootstrap, "--format", "json", "--available-now")
     try:
         assert driver.wait() == 0, driver.told()
     finally:
