@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic_ns, time_ns
 
 
 class SystemClock:
@@ -11,7 +11,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ns() // 1_000_000

@@ -35,6 +35,7 @@ INT32_MAX = (1 << 31) - 1
 
 TAIL_BATCHES = 1024
 """How many of the last batches an active segment knows exactly (up to twice as many: it forgets half at a time)."""
+_MOST_TAIL_BATCHES = 2 * TAIL_BATCHES
 
 _SCAN_BYTES = 4096
 _OFFSET_LENGTH_DELTA = struct.Struct(">qi11xi")
@@ -135,7 +136,7 @@ class Segment:
         offsets = self._tail_offsets
         offsets.append(last_offset)
         self._tail_positions.append(position)
-        if len(offsets) == 2 * TAIL_BATCHES:
+        if len(offsets) == _MOST_TAIL_BATCHES:
             del offsets[:TAIL_BATCHES]
             del self._tail_positions[:TAIL_BATCHES]
         self.size = position + size
@@ -358,7 +359,7 @@ class Segment:
         offsets = self._tail_offsets
         offsets.append(last_offset)
         self._tail_positions.append(position)
-        if len(offsets) == 2 * TAIL_BATCHES:
+        if len(offsets) == _MOST_TAIL_BATCHES:
             del offsets[:TAIL_BATCHES]
             del self._tail_positions[:TAIL_BATCHES]
 

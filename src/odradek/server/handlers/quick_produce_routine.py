@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.ids import NO_TIMESTAMP, Uuid
 from odradek.protocol.errors import KafkaError
 from odradek.server.handlers.quick_produce_one import refusal
-from odradek.server.routes import RoutineMaker
+from odradek.server.routes import Routine, RoutineMaker
 from odradek.storage.log import NOT_PLAIN
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 MAX_SHAPES = 64
 """How many partitions a connection is remembered to write to; all others are served as if it were their first time."""
 
-_FIRST_VERSION = 9
+_FIRST_VERSION = 5
+_FIRST_FLEXIBLE_VERSION = 9
 _FIRST_VERSION_BY_ID = 13
+_SHAPE_START = 12
+"""Behind size, API, version and correlation id."""
+
 _ID_BYTES = 16
 _NO_ANSWER = b""
 _REQUEST = Struct(">BhxxxxB")
@@ -38,58 +42,99 @@ _THREE_BYTES = 0xFFFFFF
 _ANSWER_END = b"\1\0\0" + bytes(6)
 """No record errors, no message, no tagged fields of the partition or its topic, no throttling, none of the answer."""
 
+_REQUEST_BEFORE_9 = Struct(">hhxxxxih")
+_PARTITION_BEFORE_9 = Struct(">ii")
+_NO_ERROR = b"\0\0"
+_ANSWER_END_BEFORE_9 = {5: bytes(4), 6: bytes(4), 7: bytes(4), 8: b"\0\0\0\0\xff\xff\0\0\0\0"}
+"""No record errors and no message from version 8 on, and no throttling."""
+
 
 class _Known:
     """One partition as a connection writes to it."""
 
-    __slots__ = ("acks", "answer_bytes", "front", "hosted", "pack", "partition")
+    __slots__ = ("acks", "answer_bytes", "end", "front", "hosted", "pack", "partition")
 
-    def __init__(self, hosted: Hosted, acks: int, topic: bytes) -> None:
+    def __init__(self, hosted: Hosted, acks: int, front: bytes, end: bytes) -> None:
+        """`front` and `end` are what an answer has around the three offsets that it tells."""
         self.hosted = hosted
         self.partition = hosted.partition
         self.acks = acks
-        # An empty header, then one topic with one partition that has no error.
-        self.front = b"\0\2" + topic + _PARTITION.pack(2, hosted.index) + b"\0\0"
-        answer = Struct(f">ii{len(self.front)}sqqq{len(_ANSWER_END)}s")
+        self.front = front
+        self.end = end
+        answer = Struct(f">ii{len(front)}sqqq{len(end)}s")
         self.pack = answer.pack
         self.answer_bytes = answer.size - 4
 
 
-class ProduceRoutine:
+class _Writing:
     """What one connection writes to."""
 
-    __slots__ = (
-        "_known",
-        "_node",
-        "_now_ms",
-        "_refused",
-        "_shape_end",
-        "_topic_bytes",
-        "_unpack",
-        "_version",
-        "endpoint",
-        "start",
-    )
+    __slots__ = ("_clock", "_known", "_node", "_refused", "_shape_end", "_unpack", "_version", "endpoint", "start")
 
-    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, topic_bytes: int) -> None:
+    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, shape_end: int, sizes: str) -> None:
         self.endpoint = endpoint
         self.start = start
         self._node = node
-        self._now_ms = node.world.clock.now_ms
+        self._clock = node.world.clock
         self._version = version
-        self._topic_bytes = topic_bytes
-        """Of a topic's id, or of its name with the size in front; other names are not remembered here."""
-        self._shape_end = start + _REQUEST.size + topic_bytes + _PARTITION.size
+        self._shape_end = shape_end
         # The size, API and version, the correlation id, all that does not change, and how large the batch is.
-        self._unpack: Callable[[memoryview], tuple[int, int, int, bytes, int, int]] = Struct(
-            f">iIi{self._shape_end - 12}sBB"
+        self._unpack: Callable[[memoryview], tuple[Any, ...]] = Struct(
+            f">iIi{shape_end - _SHAPE_START}s{sizes}"
         ).unpack_from
         self._known: dict[bytes, _Known] = {}
         self._refused = node.replicas.refused_batches.first
         """Not empty while somebody's batches have to wait for an earlier one."""
 
+    def _remember(self, frame: memoryview, hosted: Hosted | None, acks: int, front: bytes, end: bytes) -> None:
+        if (
+            hosted is not None
+            and not hosted.is_internal
+            and hosted.partition.least_instant_acks < 0
+            and -1 <= acks <= 1
+            and len(self._known) < MAX_SHAPES
+        ):
+            self._known[bytes(frame[_SHAPE_START : self._shape_end])] = _Known(hosted, acks, front, end)
+
+    def _append(self, known: _Known, batch: memoryview, batch_bytes: int, correlation_id: int) -> bytes | None:
+        partition = known.partition
+        if partition.least_instant_acks >= 0:
+            return None  # It has followers now, or is not here any more.
+        hosted = known.hosted
+        log = partition.log
+        try:
+            base_offset = log.append_alone(batch, partition.state.leader_epoch, self._clock.now_ms())
+        except KafkaError:
+            return None  # It will be found once more, by who counts and answers it.
+        except OSError as failure:
+            error = self._node.replicas.failed_append(hosted, batch, failure)
+            return refusal(self._version, correlation_id, hosted, error, known.acks)
+        if base_offset == NOT_PLAIN:
+            return None
+        hosted.appends += 1
+        hosted.bytes_in += batch_bytes
+        if hosted.watchers:
+            hosted.tell_watchers(batch_bytes)
+        if not known.acks:
+            return _NO_ANSWER
+        pack = known.pack
+        return pack(
+            known.answer_bytes, correlation_id, known.front, base_offset, NO_TIMESTAMP, log.log_start_offset, known.end
+        )
+
+
+class ProduceRoutine(_Writing):
+    """In versions 9 and above."""
+
+    __slots__ = ("_topic_bytes",)
+
+    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, topic_bytes: int) -> None:
+        shape_end = start + _REQUEST.size + topic_bytes + _PARTITION.size
+        super().__init__(node, endpoint, start, version, shape_end, "BB")
+        self._topic_bytes = topic_bytes
+        """Of a topic's id, or of its name with the size in front; other names are not remembered here."""
+
     def learn(self, frame: memoryview) -> None:
-        known = self._known
         position = self.start + _REQUEST.size
         topic_end = position + self._topic_bytes
         try:
@@ -98,7 +143,7 @@ class ProduceRoutine:
             partitions, index = _PARTITION.unpack_from(frame, topic_end)
         except StructError:
             return
-        if transaction or topics != 2 or partitions != 2 or not -1 <= acks <= 1 or len(known) >= MAX_SHAPES:
+        if transaction or topics != 2 or partitions != 2:
             return
         replicas = self._node.replicas
         if self._version >= _FIRST_VERSION_BY_ID:
@@ -107,11 +152,13 @@ class ProduceRoutine:
             hosted = replicas.find(topic[1:].decode(), index)
         else:
             return
-        if hosted is not None and not hosted.is_internal and hosted.partition.least_instant_acks < 0:
-            known[bytes(frame[12 : self._shape_end])] = _Known(hosted, acks, topic)
+        # An empty header, then one topic with one partition.
+        front = b"\0\2" + topic + _PARTITION.pack(2, index) + _NO_ERROR
+        self._remember(frame, hosted, acks, front, _ANSWER_END)
 
     def answer(self, view: memoryview, end: int) -> bytes | None:
-        size, api, correlation_id, shape, batch_bytes, high = self._unpack(view)
+        unpack = self._unpack
+        size, api, correlation_id, shape, batch_bytes, high = unpack(view)
         known = self._known.get(shape)
         if known is None or api != self._version or size != end - 4 or self._refused:  # Produce is API 0.
             return None
@@ -121,37 +168,53 @@ class ProduceRoutine:
                 return None
             batch_bytes += (high << 7) - 128
             position += 1
-        batch_end = position + batch_bytes - 1
+        batch_bytes -= 1
+        batch_end = position + batch_bytes
         (last_four,) = _unpack_four_bytes(view, batch_end - 1)
-        partition = known.partition
-        if batch_end + 3 != end or last_four & _THREE_BYTES or partition.least_instant_acks >= 0:
-            return None  # Something is tagged, or the partition has followers now, or is not here any more.
-        hosted = known.hosted
-        log = partition.log
+        if batch_end + 3 != end or last_four & _THREE_BYTES:
+            return None  # Something is tagged.
+        return self._append(known, view[position:batch_end], batch_bytes, correlation_id)
+
+
+class ProduceRoutineBefore9(_Writing):
+    """In versions 5 to 8."""
+
+    __slots__ = ("_name_bytes",)
+
+    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, name_bytes: int) -> None:
+        shape_end = start + _REQUEST_BEFORE_9.size + name_bytes + _PARTITION_BEFORE_9.size
+        super().__init__(node, endpoint, start, version, shape_end, "i")
+        self._name_bytes = name_bytes
+
+    def learn(self, frame: memoryview) -> None:
+        position = self.start + _REQUEST_BEFORE_9.size
+        name_end = position + self._name_bytes
         try:
-            base_offset = log.append_alone(view[position:batch_end], partition.state.leader_epoch, self._now_ms())
-        except KafkaError:
-            return None  # It will be found once more, by who counts and answers it.
-        except OSError as failure:
-            error = self._node.replicas.failed_append(hosted, view[position:batch_end], failure)
-            return refusal(self._version, correlation_id, hosted, error, known.acks)
-        if base_offset == NOT_PLAIN:
+            transaction, acks, topics, name_bytes = _REQUEST_BEFORE_9.unpack_from(frame, self.start)
+            name = bytes(frame[position:name_end])
+            partitions, index = _PARTITION_BEFORE_9.unpack_from(frame, name_end)
+        except StructError:
+            return
+        if transaction != -1 or topics != 1 or partitions != 1 or name_bytes != self._name_bytes:
+            return
+        hosted = self._node.replicas.find(name.decode(), index)
+        front = b"\0\0\0\1" + bytes(frame[position - 2 : name_end]) + _PARTITION_BEFORE_9.pack(1, index) + _NO_ERROR
+        self._remember(frame, hosted, acks, front, _ANSWER_END_BEFORE_9[self._version])
+
+    def answer(self, view: memoryview, end: int) -> bytes | None:
+        unpack = self._unpack
+        size, api, correlation_id, shape, batch_bytes = unpack(view)
+        known = self._known.get(shape)
+        position = self._shape_end + 4
+        if (
+            known is None
+            or api != self._version  # Produce is API 0.
+            or size != end - 4
+            or batch_bytes != end - position
+            or self._refused
+        ):
             return None
-        hosted.appends += 1
-        hosted.bytes_in += batch_bytes - 1
-        if hosted.watchers:
-            hosted.tell_watchers(batch_bytes - 1)
-        if not known.acks:
-            return _NO_ANSWER
-        return known.pack(
-            known.answer_bytes,
-            correlation_id,
-            known.front,
-            base_offset,
-            NO_TIMESTAMP,
-            log.log_start_offset,
-            _ANSWER_END,
-        )
+        return self._append(known, view[position:end], batch_bytes, correlation_id)
 
 
 def produce_routine(version: int) -> RoutineMaker | None:
@@ -159,8 +222,12 @@ def produce_routine(version: int) -> RoutineMaker | None:
     if version < _FIRST_VERSION:
         return None
 
-    def make(node: Node, endpoint: Endpoint, start: int, frame: memoryview) -> ProduceRoutine:
-        by_id = version >= _FIRST_VERSION_BY_ID
-        return ProduceRoutine(node, endpoint, start, version, _ID_BYTES if by_id else frame[start + _REQUEST.size])
+    def make(node: Node, endpoint: Endpoint, start: int, frame: memoryview) -> Routine:
+        if version >= _FIRST_VERSION_BY_ID:
+            return ProduceRoutine(node, endpoint, start, version, _ID_BYTES)
+        if version >= _FIRST_FLEXIBLE_VERSION:
+            return ProduceRoutine(node, endpoint, start, version, frame[start + _REQUEST.size])
+        *_, name_bytes = _REQUEST_BEFORE_9.unpack_from(frame, start)
+        return ProduceRoutineBefore9(node, endpoint, start, version, max(name_bytes, 0))
 
     return make

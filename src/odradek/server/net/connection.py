@@ -78,12 +78,12 @@ class Connection:
         "_buffer",
         "_client_id",
         "_client_id_bytes",
+        "_clock",
         "_closed",
         "_end",
         "_expected_bytes",
         "_frame_end",
         "_get_endpoint",
-        "_monotonic_ms",
         "_muted",
         "_paused",
         "_pool",
@@ -103,7 +103,7 @@ class Connection:
         self._pool = scope.buffers
         self._wire = wire
         self._get_endpoint = scope.endpoints.get
-        self._monotonic_ms = scope.node.world.clock.monotonic_ms
+        self._clock = scope.node.world.clock
         self._buffer: Buffer | None = None
         self._start = 0
         self._end = 0
@@ -124,7 +124,7 @@ class Connection:
         self._client_id_bytes = b""
         self._routine: Routine | None = None
         """What it is asked again and again."""
-        self.last_request_ms = self._monotonic_ms()
+        self.last_request_ms = self._clock.monotonic_ms()
 
     @property
     def busy(self) -> bool:
@@ -185,7 +185,7 @@ class Connection:
                     return
                 if answer is not None:
                     routine.endpoint.served += 1
-                    self.last_request_ms = self._monotonic_ms()
+                    self.last_request_ms = self._clock.monotonic_ms()
                     if answer:
                         self._wire.send((answer,))
                     return
@@ -259,7 +259,7 @@ class Connection:
             if answer is None:
                 return False
             endpoint.served += 1
-            self.last_request_ms = self._monotonic_ms()
+            self.last_request_ms = self._clock.monotonic_ms()
             if isinstance(answer, Promise):
                 self._await(endpoint, correlation_id, answer)
             else:
@@ -402,7 +402,7 @@ class Connection:
             self._reject(f"{_describe(api_key, version)}: {wrong}")
             return True
         endpoint.served += 1
-        self.last_request_ms = self._monotonic_ms()
+        self.last_request_ms = self._clock.monotonic_ms()
         context = Context(self._scope.node, self._scope, version, client_id, self.id)
         handler = endpoint.handle(context, request)
         if guarded and self._scope.node.quotas.active:
@@ -421,7 +421,7 @@ class Connection:
         if answer is None:
             return False
         endpoint.served += 1
-        self.last_request_ms = self._monotonic_ms()
+        self.last_request_ms = self._clock.monotonic_ms()
         if isinstance(answer, Promise):
             self._await(endpoint, correlation_id, answer)
         elif self._waiting:
@@ -445,7 +445,7 @@ class Connection:
         if slot.promise is not promise:
             slot = next(each for each in waiting if each.promise is promise)
         assert promise.frame is not None
-        slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
+        slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
         answer = promise.frame(promise, slot.correlation_id)
         if promise.is_one_of_many:
             slot.parts = [answer]
@@ -488,7 +488,7 @@ class Connection:
         slot.handler = None  # They know each other, and nobody should have to find that out.
         if self._closed:
             return
-        slot.endpoint.latencies.note(self._monotonic_ms() - slot.since_ms)
+        slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
         response = handler.result
         if handler.failure is not None:
             response = self._failure_answer(slot.endpoint, handler.failure)

@@ -35,9 +35,9 @@ from odradek.server.net import connection as net_connection
 from odradek.server.net.connection import Connection
 from odradek.sim.disk import SimulatedFile
 
-VERSIONS = range(9, 14)
+VERSIONS = range(5, 14)
 HEADER_BYTES = 9
-"""Of an answer, with its size."""
+"""Of an answer from version 9 on, with its size."""
 
 
 def on_a_node(test: Callable[[Rig], Coroutine[Any, Any, None]], **properties: str) -> None:
@@ -116,10 +116,11 @@ def test_the_answer_differs_in_nothing_but_the_offset(version: int, acks: int) -
         if not acks:
             assert answers == [b""] * 5
         else:
+            header_bytes = HEADER_BYTES if version >= 9 else 8
             for number, answer in enumerate(answers):
-                response = decode(ProduceResponse, version, answers[0][HEADER_BYTES:])
+                response = decode(ProduceResponse, version, answers[0][header_bytes:])
                 response.responses[0].partition_responses[0].base_offset = number
-                assert answer == answers[0][:HEADER_BYTES] + encode(response, version)
+                assert answer == answers[0][:header_bytes] + encode(response, version)
         hosted = rig.node.replicas.require("t", 0)
         assert (hosted.appends, hosted.failed_appends) == (5, 0)
         assert hosted.bytes_in == hosted.partition.log.size_bytes
@@ -154,12 +155,13 @@ def test_a_frame_with_any_byte_changed_does_what_it_does_on_a_new_connection(ver
     on_a_node(test)
 
 
+@pytest.mark.parametrize("version", [7, 13])
 @pytest.mark.parametrize("size", [1, 40, 60, 100, 127, 128, 1_000, 16_000, 17_000, 70_000])
-def test_batches_of_any_size(size: int) -> None:
+def test_batches_of_any_size(size: int, version: int) -> None:
     async def test(rig: Rig) -> None:
-        wire = accustomed(rig, frame_of(rig, 13))
+        wire = accustomed(rig, frame_of(rig, version))
         for number in range(3):
-            wire.feed(frame_of(rig, 13, value=b"x" * size))
+            wire.feed(frame_of(rig, version, value=b"x" * size))
             assert log_end(rig) == 4 + number
         response = await rig.connect().ask(fetch("t", wanted(offset=5), topic_id=rig.topic_id("t")), 13)
         assert values(fetched(response)[0]) == [b"x" * size]
@@ -167,9 +169,10 @@ def test_batches_of_any_size(size: int) -> None:
     on_a_node(test)
 
 
-def test_a_frame_in_two_pieces_and_two_frames_in_one() -> None:
+@pytest.mark.parametrize("version", [7, 13])
+def test_a_frame_in_two_pieces_and_two_frames_in_one(version: int) -> None:
     async def test(rig: Rig) -> None:
-        frame = frame_of(rig, 13)
+        frame = frame_of(rig, version)
         wire = accustomed(rig, frame)
         for cut in range(len(frame) + 1):
             before = log_end(rig)
@@ -197,13 +200,14 @@ def test_no_more_partitions_are_remembered_than_are_worth_it() -> None:
     on_a_node(test)
 
 
-def test_topics_with_names_of_other_lengths() -> None:
+@pytest.mark.parametrize("version", [7, 12])
+def test_topics_with_names_of_other_lengths(version: int) -> None:
     async def test(rig: Rig) -> None:
         await rig.create_topic("another", 1)
         wire = connect(rig)
         for _ in range(4):
-            wire.feed(frame_of(rig, 12))
-            wire.feed(frame_of(rig, 12, topic="another"))
+            wire.feed(frame_of(rig, version))
+            wire.feed(frame_of(rig, version, topic="another"))
         assert [rig.node.replicas.require(name, 0).partition.log.log_end_offset for name in ("t", "another")] == [4, 4]
 
     on_a_node(test)
@@ -349,11 +353,11 @@ def test_what_comes_behind_a_batch_that_was_refused_waits_for_it(monkeypatch: py
 
 def test_old_versions_have_no_routine() -> None:
     async def test(rig: Rig) -> None:
-        wire = accustomed(rig, framed(request_body(produce("t", b"v"), 8, 77)))
+        wire = accustomed(rig, framed(request_body(produce("t", b"v"), 4, 77)))
         connection = wire.owner
         assert isinstance(connection, Connection)
         assert connection._routine is None
         assert log_end(rig) == 3
-        assert rig.node.listeners["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 8) is not None
+        assert rig.node.listeners["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
 
     on_a_node(test)
