@@ -9,7 +9,6 @@ python -m bench.run --list                           the names
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import shlex
 import sys
 import time
@@ -22,6 +21,7 @@ if str(ROOT) not in sys.path:  # so that `python bench/run.py` works too
     sys.path.insert(0, str(ROOT))
 
 from bench.cells import Cell, Rig, all_cells  # noqa: E402
+from bench.command import chosen, option_parser, say  # noqa: E402
 from bench.report import Outcome, page, table, with_clusters_of  # noqa: E402
 from bench.servers import OdradekServer, Server  # noqa: E402
 
@@ -41,7 +41,7 @@ PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    cells = _chosen(options.cell, quick=options.quick)
+    cells = chosen([cell for cell in all_cells() if cell.quick or not options.quick], options.cell)
     if options.list:
         print("\n".join(cell.name for cell in cells))
         return 0
@@ -72,7 +72,7 @@ def measure(rig: Rig, cell: Cell, servers: Sequence[Server], repetitions: int) -
             outcome.runs.setdefault(server.kind, []).append(cell.run(rig, server))
     for server in servers:
         rig.drop_dataset(server, cell.name)
-    _say(f"{table([outcome]).splitlines()[-1]}")
+    say(f"{table([outcome]).splitlines()[-1]}")
     return outcome
 
 
@@ -86,7 +86,7 @@ def warm_up(rig: Rig, servers: Sequence[Server]) -> None:
                 cells[name].run(rig, server)
         for name in WARM_UP_CELLS:
             rig.drop_dataset(server, name)
-        _say(f"{server.kind} warmed up in {time.monotonic() - started:.0f} s")
+        say(f"{server.kind} warmed up in {time.monotonic() - started:.0f} s")
 
 
 def _server(kind: str) -> Server:
@@ -98,36 +98,15 @@ def _server(kind: str) -> Server:
     return ApacheKafka(properties=PROPERTIES)
 
 
-def _chosen(patterns: Sequence[str], *, quick: bool) -> list[Cell]:
-    cells = [cell for cell in all_cells() if cell.quick or not quick]
-    if not patterns:
-        return cells
-    chosen = [cell for cell in cells if any(fnmatch.fnmatchcase(cell.name, pattern) for pattern in patterns)]
-    if not chosen:
-        raise SystemExit(f"no cell is called {' or '.join(patterns)}; --list shows the names")
-    return chosen
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--server", choices=("both", "odradek", "kafka"), default="both")
-    parser.add_argument("--cell", action="append", default=[], metavar="NAME", help="name or pattern; may be repeated")
+    parser = option_parser("bench.run", __doc__, output="where to write the page")
     parser.add_argument("--quick", action="store_true", help="fewer cells, one repetition")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions a cell (3; 1 with --quick)")
-    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="times the data of each measurement")
     parser.add_argument("--no-warm-up", dest="warm_up", action="store_false")
-    parser.add_argument("--list", action="store_true", help="print the names of the cells")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write the page")
     options = parser.parse_args(arguments)
     if options.output is None and options.server == "both" and not options.cell and not options.quick:
         options.output = RESULTS
     return options
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ python -m bench.run_clusters --list                            the names
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import shlex
 import sys
 import time
@@ -22,6 +21,7 @@ if str(ROOT) not in sys.path:  # so that `python bench/run_clusters.py` works to
 
 from bench.cells import Rig  # noqa: E402
 from bench.cluster_cells import ClusterCell, Setting, Stage, all_cells, pick, staged  # noqa: E402
+from bench.command import chosen, option_parser, say  # noqa: E402
 from bench.report import Outcome, cluster_part, table, with_new_clusters  # noqa: E402
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -29,7 +29,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    cells = _chosen(options.cell)
+    cells = chosen(all_cells(), options.cell)
     if options.list:
         print("\n".join(cell.name for cell in cells))
         return 0
@@ -57,7 +57,7 @@ def _measure_in(
     """Both clusters stand side by side and take turns."""
     with ExitStack() as stack:
         stages = [staged(kind, setting, rig, stack) for kind in kinds]
-        _say(f"{setting}: running")
+        say(f"{setting}: running")
         return [_measure(cell, stages, repetitions) for cell in cells]
 
 
@@ -73,37 +73,18 @@ def _measure(cell: ClusterCell, stages: Sequence[Stage], repetitions: int) -> Ou
                 outcome.runs.setdefault(stage.cluster.kind, []).append(cell.run(stage))
             except RuntimeError as failure:
                 # A row with a gap says more than no page at all.
-                _say(f"{cell.name} failed on {stage.cluster.kind}: {failure}")
-    _say(f"{table([outcome]).splitlines()[-1]}")
+                say(f"{cell.name} failed on {stage.cluster.kind}: {failure}")
+    say(f"{table([outcome]).splitlines()[-1]}")
     return outcome
 
 
-def _chosen(patterns: Sequence[str]) -> list[ClusterCell]:
-    cells = all_cells()
-    chosen = [cell for cell in cells if not patterns or any(fnmatch.fnmatchcase(cell.name, each) for each in patterns)]
-    if not chosen:
-        raise SystemExit(f"no cell is called {' or '.join(patterns)}; --list shows the names")
-    return chosen
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.run_clusters", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--server", choices=("both", "odradek", "kafka"), default="both")
-    parser.add_argument("--cell", action="append", default=[], metavar="NAME", help="name or pattern; may be repeated")
+    parser = option_parser("bench.run_clusters", __doc__, output="the page whose part on clusters is written anew")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="repetitions a cell")
-    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="times the data of each measurement")
-    parser.add_argument("--list", action="store_true", help="print the names of the cells")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page whose part on clusters is written anew")
     options = parser.parse_args(arguments)
     if options.output is None and options.server == "both" and not options.cell:
         options.output = RESULTS
     return options
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ talks to.
 
 from __future__ import annotations
 
+import abc
 import os
 import shutil
 import signal
@@ -41,7 +42,7 @@ class Seat:
         return f"{self.node_id}@127.0.0.1:{self.controller_port}"
 
 
-class Server:
+class Server(abc.ABC):
     """One node, alone with both roles unless it is given a seat among others. Its directory outlives it, so it can be
     started again."""
 
@@ -67,16 +68,17 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         self._write_properties(properties or {})
 
+    @abc.abstractmethod
     def command(self) -> list[str]:
         """What runs the broker."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def format(self) -> None:
-        """Make the data directory ready; a lone node that formats itself has nothing to do."""
+        """Make the data directory of a lone node ready."""
 
+    @abc.abstractmethod
     def run_storage_format(self, *options: str) -> None:
         """Make it ready with these options of the kind's own tool."""
-        raise NotImplementedError
 
     @property
     def properties_file(self) -> Path:
@@ -180,6 +182,9 @@ class OdradekServer(Server):
     """The node under test, started the way a user starts it."""
 
     kind = "odradek"
+
+    def format(self) -> None:
+        """Alone it does so by itself."""
 
     def run_storage_format(self, *options: str) -> None:
         """`odradek storage format`, the way a user runs it."""

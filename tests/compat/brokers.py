@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench import wire
+from bench.cells import wait_for_partitions
 from bench.clusters import Cluster, Member, server_class
 from bench.servers import Server
 
 KIND = os.environ.get("COMPAT_SERVER", "odradek")
 IS_KAFKA = KIND == "kafka"
+_numbers = itertools.count()
 CLEAN_EXIT_CODE = 143 if IS_KAFKA else 0
 
 
@@ -39,3 +43,12 @@ def running(server: Server) -> Iterator[Server]:
     finally:
         code = server.stop()
     assert code in (0, 143, -9), f"exit code {code}:\n{server.log_tail()}"
+
+
+def created_topic(server: Server, partitions: int, settings: dict[str, str], name: str = "") -> str:
+    """Of a new name unless it is given one; all of its partitions answer."""
+    name = name or f"topic-{os.getpid()}-{next(_numbers)}"
+    with wire.Connection(server.port) as connection:
+        assert wire.create_topic(connection, name, partitions, settings) == 0
+        wait_for_partitions(connection, name, partitions)
+    return name

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
-from bench import wire
-from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat import maven
-from tests.compat.brokers import new_server
+from tests.compat.brokers import created_topic, new_server
 from tests.compat.members import QUICK_GROUPS, Member
-
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -33,15 +27,6 @@ def new_topic(server: Server) -> Callable[..., str]:
         return created_topic(server, partitions, settings)
 
     return make
-
-
-def created_topic(server: Server, partitions: int, settings: dict[str, str], name: str = "") -> str:
-    """Of a new name unless it is given one; all of its partitions answer."""
-    name = name or f"compat-{os.getpid()}-{next(_numbers)}"
-    with wire.Connection(server.port) as connection:
-        assert wire.create_topic(connection, name, partitions, settings) == 0
-        wait_for_partitions(connection, name, partitions)
-    return name
 
 
 @pytest.fixture(scope="module")

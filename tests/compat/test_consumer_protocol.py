@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from bench.apache_kafka import ApacheKafka, tool
 from bench.servers import Server
-from tests.compat.brokers import new_server, running
+from tests.compat.brokers import created_topic, new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
-from tests.compat.conftest import created_topic
 from tests.compat.members import QUICK_CONSUMER_GROUPS, Member, come_and_go, share, until
 from tests.compat.patience import eventually
 

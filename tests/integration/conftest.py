@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from bench import wire
-from bench.cells import wait_for_partitions
 from bench.servers import Server
-from tests.compat.brokers import new_server
+from tests.compat.brokers import created_topic, new_server
 from tests.integration.cli import Cli
 
 from odradek.testing import running_node
-
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +24,8 @@ def new_topic(server: Server) -> Callable[..., str]:
     """Makes a topic and waits until its partitions answer."""
 
     def make(partitions: int = 1, **configs: str) -> str:
-        name = f"topic-{next(_numbers)}"
-        with wire.Connection(server.port) as connection:
-            settings = {key.replace("_", "."): value for key, value in configs.items()}
-            assert wire.create_topic(connection, name, partitions, settings) == 0
-            wait_for_partitions(connection, name, partitions)
-        return name
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        return created_topic(server, partitions, settings)
 
     return make
 

@@ -227,6 +227,13 @@ class QuorumRig:
         for seat in self.seats:
             await seat.start()
 
+    async def begun(self) -> Seat:
+        """All are up and know what a cluster begins with; the active controller."""
+        await self.start()
+        leader = await self.active()
+        await self.bootstrap(leader)
+        return leader
+
     async def active(self, *, within_s: float = 10) -> Seat:
         """Whoever is the active controller, once somebody is."""
         deadline = self.loop.time() + within_s

@@ -19,9 +19,7 @@ from odradek.server.metadata_log import BadMetadataLog
 
 
 async def begun(rig: QuorumRig) -> Seat:
-    await rig.start()
-    leader = await rig.active()
-    await rig.bootstrap(leader)
+    leader = await rig.begun()
     await rig.append(leader, setting("a"))
     await rig.agree()
     return leader
@@ -177,9 +175,7 @@ def test_a_voter_of_another_cluster_says_so_and_changes_nothing(caplog: pytest.L
 
     async def test() -> None:
         rig.seats[2].cluster_id = "elsewhere"
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await asyncio.sleep(5)
         assert leader.quorum.is_active
         assert rig.seats[2].quorum.image.features.metadata_version == 0

@@ -35,9 +35,7 @@ def test_a_killed_leader_is_replaced_within_tens_of_milliseconds(seed: int) -> N
     rig = QuorumRig(3, seed=seed)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.append(leader, setting("a"))
         await asyncio.sleep(1)
         leader.crash()
@@ -57,9 +55,7 @@ def test_a_follower_that_comes_to_lead_writes_records_in_the_versions_of_the_clu
     rig = QuorumRig(3)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.agree()
         leader.crash()
         other = await rig.active()
@@ -88,9 +84,7 @@ def test_an_observer_finds_the_next_leader_about_as_soon_as_the_voters_do(seed: 
 
     async def test() -> None:
         broker = rig.observer(100)
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.agree()
         assert broker.quorum.leader_address == (leader.name, 9093)
         if how == "killed":
@@ -112,9 +106,7 @@ def test_a_follower_on_a_full_disk_waits_for_space() -> None:
     rig = QuorumRig(3)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.agree()
         full = next(seat for seat in rig.seats if seat is not leader)
         full.device.capacity = full.device.used
@@ -135,9 +127,7 @@ def test_a_leader_on_a_full_disk_gives_way(seed: int) -> None:
     rig = QuorumRig(3, seed=seed)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.agree()
         leader.device.capacity = leader.device.used
         await asyncio.sleep(3)
@@ -158,9 +148,7 @@ def test_leaders_that_are_slow_one_after_another_are_given_more_time() -> None:
     rig = QuorumRig(3)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         epochs = [leader.quorum.epoch]
         for _ in range(12):
             assert leader.life is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.server.quorum_rig import DIRECTORY, SETTINGS, QuorumRig, setting, settings_in
+from tests.unit.server.quorum_rig import DIRECTORY, SETTINGS, QuorumRig, Seat, setting, settings_in
 
 from odradek.metadata.records import RemoveTopicRecord, TopicRecord
 from odradek.server.metadata_log import BadMetadataLog
@@ -25,15 +25,19 @@ def files(rig: QuorumRig, number: int, suffix: str) -> list[str]:
     return [name for name in seat.world.disk.list(DIRECTORY) if name.endswith(suffix)]
 
 
+async def make_snapshots(rig: QuorumRig, leader: Seat) -> None:
+    """Forty settings, enough for some snapshots."""
+    for number in range(40):
+        await rig.append(leader, setting(f"s{number:02}"))
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("static", [True, False])
 def test_a_voter_that_was_away_for_long_loads_a_snapshot(seed: int, static: bool) -> None:
     rig = QuorumRig(3, seed=seed, static=static, settings=SMALL)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         away = next(seat for seat in rig.seats if seat is not leader)
         await rig.agree()
         away.crash()
@@ -60,11 +64,8 @@ def test_a_new_observer_begins_with_the_newest_snapshot() -> None:
     rig = QuorumRig(3, settings=SMALL)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
-        for number in range(40):
-            await rig.append(leader, setting(f"s{number:02}"))
+        leader = await rig.begun()
+        await make_snapshots(rig, leader)
         broker = rig.observer(100)
         await broker.start()
         await broker.quorum.caught_up()
@@ -79,9 +80,7 @@ def test_what_was_deleted_meanwhile_is_told() -> None:
     rig = QuorumRig(3, settings=SMALL)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
+        leader = await rig.begun()
         await rig.append(leader, TopicRecord(name="gone", topic_id=b"g" * 16))
         away = next(seat for seat in rig.seats if seat is not leader)
         await rig.agree()
@@ -101,11 +100,8 @@ def test_a_damaged_snapshot_of_the_leader_harms_nobody() -> None:
     rig = QuorumRig(3, settings=SMALL)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
-        for number in range(40):
-            await rig.append(leader, setting(f"s{number:02}"))
+        leader = await rig.begun()
+        await make_snapshots(rig, leader)
         await asyncio.sleep(1)
         newest = leader.quorum.log.newest_snapshot
         assert newest is not None
@@ -132,11 +128,8 @@ def test_a_voter_whose_snapshot_is_damaged_says_so_and_the_others_go_on() -> Non
     rig = QuorumRig(3, settings=SMALL)
 
     async def test() -> None:
-        await rig.start()
-        leader = await rig.active()
-        await rig.bootstrap(leader)
-        for number in range(40):
-            await rig.append(leader, setting(f"s{number:02}"))
+        leader = await rig.begun()
+        await make_snapshots(rig, leader)
         await rig.agree()
         await asyncio.sleep(1)
         broken = next(seat for seat in rig.seats if seat is not leader)
