@@ -271,7 +271,9 @@ class _Decoder:
         with self.block(f"if {count}:"):
             self.line(f"if {count} > 127: {count}, p = uvarint(b, p - 1)")
             with self.block(f"for _ in range({count}):"):
-                self.line(f"{tag}, p = uvarint(b, p); {size}, p = uvarint(b, p); {end} = p + {size}")
+                self.line(f"{tag} = b[p]; {size} = b[p + 1]; p += 2")
+                self.line(f"if {tag} > 127 or {size} > 127: {tag}, p = uvarint(b, p - 2); {size}, p = uvarint(b, p)")
+                self.line(f"{end} = p + {size}")
                 self.line(f"if {end} > end: too_long({size}, end - p)")
                 word = "if"
                 for each in tagged:

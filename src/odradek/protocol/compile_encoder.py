@@ -188,14 +188,14 @@ class _Encoder:
         for each, name in zip(tagged, names, strict=True):
             self.line(f"{name} = {value}.{each.name}")
         tests = [self.differs(each, name) for each, name in zip(tagged, names, strict=True)]
-        outer, count = self.name(), self.name()
+        place, count = self.name(), self.name()
         with self.block(f"if {' or '.join(tests)}:"):
-            self.line(f"{outer} = w; {count} = 0; w = []; a = w.append")
+            self.line(f"{count} = 0; {place} = len(w); a(b'')")
             for each, name, test in zip(tagged, names, tests, strict=True):
                 with self.block(f"if {test}:"):
                     self.tagged_field(each, name)
                     self.line(f"{count} += 1")
-            self.line(f"{outer}.append(one_byte[{count}]); {outer} += w; w = {outer}; a = w.append")
+            self.line(f"w[{place}] = one_byte[{count}]")
         self.line("else: a(b'\\0')")
 
     def differs(self, each: FieldLayout, value: str) -> str:
@@ -209,9 +209,28 @@ class _Encoder:
             return f"{value} != {default!r}"
         name = self.name()
         self.constants[name] = default
+        if self.fixed_size(each):  # Field by field: a call of `__eq__` would cost more than all of them.
+            tests = [f"{value}.{field.name} != {getattr(default, field.name)!r}" for field in layout(type(default))]
+            return f"({value} is not {name} and ({' or '.join(tests)}))"
         return f"({value} is not {name} and {value} != {name})"
 
+    def fixed_size(self, each: FieldLayout) -> int:
+        """How many bytes a field always takes; 0 if that depends on its value."""
+        if each.is_array or self.version in each.nullable:
+            return 0
+        if isinstance(each.type, WireType):
+            return each.type.size
+        inner = [field for field in layout(each.type) if self.version in field.versions]
+        sizes = [0 if field.tag is not None else self.fixed_size(field) for field in inner]
+        return sum(sizes) + self.flexible if all(sizes) else 0
+
     def tagged_field(self, each: FieldLayout, value: str) -> None:
+        size = self.fixed_size(each)
+        if size:
+            self.run += [("B", str(byte)) for byte in encode_uvarint(each.tag or 0) + encode_uvarint(size)]
+            self.field(each, value)
+            self.flush()
+            return
         outer, encoded = self.name(), self.name()
         self.line(f"{outer} = w; w = []; a = w.append")
         self.field(each, value)
