@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ports import Network, Part, Wire
-from odradek.protocol.api import ApiKey, response_header_version
-from odradek.protocol.codec import Message, decoder, encode, parts_encoder
+from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import Message, decoder, encoder, parts_encoder
 from odradek.protocol.errors import ErrorCode, MalformedFrame
-from odradek.protocol.frame import RequestHeader, ResponseHeader, request_frame
+from odradek.protocol.frame import RequestHead, skip_tagged_fields
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -26,6 +26,18 @@ _TIMER_SLACK_S = 0.001
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
+
+
+class _Form:
+    """How requests of one kind and version are written: looked up once a connection."""
+
+    __slots__ = ("encode", "encode_parts", "head")
+
+    def __init__(self, request: type[Message], version: int, client_id: str) -> None:
+        self.head = RequestHead(request.api_key, version, client_id)
+        self.encode = encoder(request, version)
+        self.encode_parts = parts_encoder(request, version) if request.api_key == ApiKey.PRODUCE else None
+        """Record batches are sent as they are."""
 
 
 class _Pending:
@@ -66,8 +78,10 @@ class Connection:
         self._large: memoryview | None = None
         self._large_filled = 0
         self._pending: deque[_Pending] = deque()
+        self._forms: dict[tuple[type[Message], int], _Form] = {}
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._failure: Exception | None = None
 
     @classmethod
@@ -107,7 +121,7 @@ class Connection:
             return answer
         deadline = self._loop.time() + timeout_ms / 1000
         self._pending.append(_Pending(self._send(request, version), response, version, answer, deadline))
-        if self._timer is None or self._timer.when() > deadline:
+        if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
         return answer
 
@@ -123,20 +137,18 @@ class Connection:
         self._wire.close()
 
     def _send(self, request: Message, version: int) -> int:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=request.api_key,
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self._client_id,
-        )
-        parts: list[Part]
-        if request.api_key == ApiKey.PRODUCE:
-            parts = parts_encoder(type(request), version)(request)
+        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        kind = type(request)
+        form = self._forms.get((kind, version))
+        if form is None:
+            form = self._forms[kind, version] = _Form(kind, version, self._client_id)
+        if form.encode_parts is None:
+            body = form.encode(request)
+            self._wire.send((form.head.before(len(body), correlation_id) + body,))
         else:
-            parts = [encode(request, version)]
-        self._wire.send(request_frame(header, parts))
-        return self._correlation_id
+            parts: list[Part] = form.encode_parts(request)
+            self._wire.send([form.head.before(sum(map(len, parts)), correlation_id), *parts])
+        return correlation_id
 
     # What the wire calls.
 
@@ -152,8 +164,11 @@ class Connection:
                 frame, self._large = self._large, None
                 self._answer(frame)
             return
-        heard = self._heard
-        heard += self._room[:count]
+        heard, room = self._heard, self._room
+        if not heard and count >= 8 and _SIZE.unpack_from(room)[0] == count - 4:
+            self._answer(memoryview(bytes(room[4:count])))  # Most come alone, and in one piece.
+            return
+        heard += room[:count]
         position = 0
         while len(heard) - position >= 4 and self._failure is None:
             (size,) = _SIZE.unpack_from(heard, position)
@@ -200,6 +215,7 @@ class Connection:
     def _watch(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_at = deadline
         self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
 
     def _look_at_deadlines(self) -> None:
@@ -240,16 +256,17 @@ def _deadline(pending: _Pending) -> float:
 
 
 def _decode(pending: _Pending, frame: memoryview) -> Message:
-    key = ApiKey(pending.response.api_key)
-    version = pending.version
-    if (
-        key is ApiKey.API_VERSIONS
-        and len(frame) >= _CORRELATION_AND_ERROR.size
-        and _CORRELATION_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION
-    ):
-        version = 0  # What the broker does not know it answers in the oldest version, so that it can be read (KIP-511).
-    header, position = decoder(ResponseHeader, response_header_version(key, version))(frame, 0)
-    if header.correlation_id != pending.correlation_id:
-        raise MalformedFrame(f"it answers request {header.correlation_id} instead of {pending.correlation_id}")
-    message, position = decoder(pending.response, version)(frame, position)
+    response, version = pending.response, pending.version
+    (correlation_id,) = _SIZE.unpack_from(frame)
+    if correlation_id != pending.correlation_id:
+        raise MalformedFrame(f"it answers request {correlation_id} instead of {pending.correlation_id}")
+    position = 4
+    if response.api_key == ApiKey.API_VERSIONS:  # Its answers have the oldest header, whatever their version.
+        if len(frame) >= _CORRELATION_AND_ERROR.size:
+            error_code = _CORRELATION_AND_ERROR.unpack_from(frame)[1]
+            if error_code == ErrorCode.UNSUPPORTED_VERSION:
+                version = 0  # What it does not know it answers in the oldest version, so that it can be read (KIP-511).
+    elif version in response.flexible:
+        position = skip_tagged_fields(frame, position)
+    message, position = decoder(response, version)(frame, position)
     return message

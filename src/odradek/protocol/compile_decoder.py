@@ -24,6 +24,8 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], An
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) -> int:
     """The position after a section of tagged fields that nobody here knows."""
     try:
+        if not buffer[position]:
+            return position + 1
         count, position = decode_uvarint(buffer, position)
         for _ in range(count):
             _, position = decode_uvarint(buffer, position)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from odradek.ports import Part
 
 __all__ = [
+    "RequestHead",
     "RequestHeader",
     "ResponseHeader",
     "decode_request_header",
@@ -27,6 +28,8 @@ __all__ = [
 
 _KEY_AND_VERSION = Packing(">hh")
 _SIZE = Packing(">i")
+_REQUEST_PREFIX = Packing(">ihhi")
+_NUMBERED_BYTES = _REQUEST_PREFIX.size - _SIZE.size
 _RESPONSE_PREFIX = Packing(">ii")
 
 
@@ -63,6 +66,25 @@ def decode_request_header(buffer: Buffer, position: int) -> tuple[RequestHeader,
     except ValueError:
         header_version = 1
     return decoder(RequestHeader, header_version)(buffer, position)
+
+
+class RequestHead:
+    """What stands before every request of one kind that one client sends, but for its size and its number."""
+
+    __slots__ = ("_api_key", "_api_version", "_rest")
+
+    def __init__(self, api_key: int, api_version: int, client_id: str) -> None:
+        header = RequestHeader(
+            request_api_key=api_key, request_api_version=api_version, correlation_id=0, client_id=client_id
+        )
+        self._api_key = api_key
+        self._api_version = api_version
+        self._rest = encode(header, request_header_version(ApiKey(api_key), api_version))[_NUMBERED_BYTES:]
+
+    def before(self, body_bytes: int, correlation_id: int) -> bytes:
+        """The bytes before a body of that size."""
+        size = _NUMBERED_BYTES + len(self._rest) + body_bytes
+        return _REQUEST_PREFIX.pack(size, self._api_key, self._api_version, correlation_id) + self._rest
 
 
 def request_frame(header: RequestHeader, parts: Sequence[Part]) -> list[Part]:
