@@ -73,17 +73,19 @@ class SimulatedWire:
     # What the owner calls.
 
     def send(self, parts: Sequence[Part]) -> None:
-        self.life.check()
+        if not self.life.alive:
+            self.life.check()
         if self.closed:
             return
         self._internet.calls += self.asks
         if self.peer.silent and self.peer.machine not in self._internet.dark:
             self._internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
-        count = sum(map(len, parts))
+        count = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if self._flight_bytes + count <= self._window and not self._severed and not self._unsent and _is_plain(parts):
             self._flight.append(b"".join(parts))  # type: ignore[arg-type]
             self._flight_bytes += count
-            self._deliver_later()
+            if not self._delivering:
+                self._deliver_later()
             return
         self._unsent.extend(parts)
         self.unsent_bytes += count
@@ -241,10 +243,10 @@ class SimulatedWire:
         data = self._take(count)
         if data is None:
             return
-        self._largest = max(self._largest, count)
-        spoilt = view[: min(2 * self._largest, len(_POISON))]
-        spoilt[:] = _POISON[: len(spoilt)]
-        view[:count] = data
+        if count > self._largest:
+            self._largest = count
+        room = max(count, min(len(view), 2 * self._largest, len(_POISON)))
+        view[:room] = data + _POISON[count:room]
         internet.trace.note(self.name, f"{count} bytes")
         owner.received(count)
         if (self._unsent or self._blocked) and not self.closed:
@@ -281,7 +283,7 @@ class SimulatedWire:
 
 
 def _is_plain(parts: Sequence[Part]) -> bool:
-    return not any(isinstance(part, FileSlice) for part in parts)
+    return FileSlice not in map(type, parts)
 
 
 class SimulatedListening:
@@ -379,21 +381,22 @@ class Internet:
 
     def later(self, life: Life, callback: Callable[[], None]) -> None:
         """Call back in that life after a drawn delay."""
-        when = max(self.loop.now_us, self.stalled_until_us) + self._delay()
+        delay = 10 + int(self.random() * (SLOW_US if self.random() < 0.05 else QUICK_US))
+        when = max(self.loop.now_us, self.stalled_until_us) + delay
         self.loop.call_at_us(when, callback, context=life.context)
 
     def carry(self, wire: SimulatedWire, callback: Callable[[], None]) -> None:
         """Call back in the life at the other end once the next bytes of a wire got there."""
-        delay = self._delay()
+        draw = self.random
+        delay = 10 + int(draw() * (SLOW_US if draw() < 0.05 else QUICK_US))
         for machine in (wire.machine, wire.peer.machine) if self.slow_us else ():
             if machine in self.slow_us:
-                delay += int(self.random() * self.slow_us[machine])
-        when = max(self.loop.now_us, self.stalled_until_us, wire.stalled_until_us) + delay
-        self.loop.call_at_us(when, callback, context=wire.peer.life.context)
-
-    def _delay(self) -> int:
-        draw = self.random
-        return 10 + int(draw() * (SLOW_US if draw() < 0.05 else QUICK_US))
+                delay += int(draw() * self.slow_us[machine])
+        loop = self.loop
+        when = loop.now_us
+        if when < self.stalled_until_us or when < wire.stalled_until_us:
+            when = max(self.stalled_until_us, wire.stalled_until_us)
+        loop.call_at_us(when + delay, callback, context=wire.peer.life.context)
 
     def free_port(self) -> int:
         self._next_port += 1

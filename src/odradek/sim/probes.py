@@ -85,8 +85,8 @@ class QuorumProbe:
         log = self._quorum.log
         start_offset = max(self._noted_offset + 1, log.log_start_offset)
         self._noted_offset = last_offset
-        headers = (read_header(batch) for batch in log.batches(Offset(start_offset), Offset(last_offset + 1)))
-        return tuple(Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each in headers)
+        headers = [read_header(batch) for batch in log.batches(Offset(start_offset), Offset(last_offset + 1))]
+        return tuple([Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each in headers])
 
 
 class ProbedNode(Node):
