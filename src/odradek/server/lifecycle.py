@@ -16,9 +16,11 @@ from odradek.metadata.features import (
     METADATA_VERSION,
     supports_controller_registration,
     supports_cordoned_directories,
+    supports_directories,
 )
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import ClusterImage, Endpoint, FeatureRange
+from odradek.metadata.image.features import FeaturesImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import broker_registration, controller_registration
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 REGISTRATION_PAUSE_MS = 150
 """Between two tries to register, for instance while the controller takes a process of the same id to be alive."""
 
+AMENDMENT_PAUSE_MS = 1_000
 LEAVING_PAUSE_MS = 50
 """Between two heartbeats of a broker that wants to leave and may not yet."""
 
@@ -85,7 +88,8 @@ class BrokerLifecycle:
         self._channel = channel
         self._image = image
         self._node_id = NodeId(config.node_id)
-        self._incarnation_id: Uuid | None = None
+        self._me: Self | None = None
+        self._amending: asyncio.Task[None] | None = None
         self._ready = False
         self._leaving = False
         self._aside = False
@@ -97,6 +101,7 @@ class BrokerLifecycle:
         self._answered_ms = 0
         self._complained = False
         self._cluster: ClusterImage | None = None
+        self._features: FeaturesImage | None = None
         self.broker_epoch = -1
         """Of this life; -1 until the broker is registered."""
         self.fenced = True
@@ -108,7 +113,7 @@ class BrokerLifecycle:
 
     async def register(self, me: Self) -> None:
         """Come back once the cluster has taken the broker in, fenced; RegistrationRefused if it does not."""
-        self._incarnation_id = me.incarnation_id
+        self._me = me
         request = _broker_registration(me)
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         deadline_ms = self._world.clock.monotonic_ms() + timeout_ms
@@ -161,12 +166,46 @@ class BrokerLifecycle:
 
     def learn(self, image: Image) -> None:
         """Tell the controller at once how far this broker is when another one leaves: that one waits to be let go."""
+        if image.features is not self._features:
+            self._features = image.features
+            self._maybe_amend(image)
         if image.cluster is self._cluster:
             return
         self._cluster = image.cluster
         brokers = image.cluster.brokers.values()
         if any(each.in_controlled_shutdown and not each.fenced and each.broker_id != self._node_id for each in brokers):
             self._beat_now()
+
+    def _maybe_amend(self, image: Image) -> None:
+        """Register anew, as the same incarnation, what an older metadata.version had no place for: directories."""
+        known = image.cluster.brokers.get(self._node_id)
+        if (
+            self._me is not None
+            and known is not None
+            and known.incarnation_id == self._me.incarnation_id
+            and self._me.log_dirs
+            and not known.log_dirs
+            and supports_directories(image.features.metadata_version)
+            and (self._amending is None or self._amending.done())
+        ):
+            self._amending = asyncio.create_task(self._amend(_broker_registration(self._me)))
+            self._amending.add_done_callback(self._beaten)
+
+    async def _amend(self, request: BrokerRegistrationRequest) -> None:
+        while True:
+            try:
+                response: BrokerRegistrationResponse = await self._channel.ask(
+                    request, timeout_ms=self._config.broker_session_timeout_ms
+                )
+            except KafkaError as failure:
+                why = str(failure)
+            else:
+                if not response.error_code:
+                    log.info("Registered broker %d anew: metadata.version was raised.", self._node_id)
+                    return
+                why = ErrorCode(response.error_code).name
+            log.warning("Not registered anew yet: %s", why)
+            await asyncio.sleep(AMENDMENT_PAUSE_MS / 1000)
 
     def _beat_now(self) -> None:
         if self._wake is not None:
@@ -263,9 +302,10 @@ class BrokerLifecycle:
 
     async def close(self) -> None:
         """Fall silent."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in (self._task, self._amending):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
 
 
 class ControllerRegistrar:

@@ -103,6 +103,7 @@ class Node:
         self._held_back: list[tuple[Image, Changes]] | None = None
         """What was committed while the partitions are being opened, to be carried out after that."""
         self._hosts_partitions = False
+        self._directories_known = False
         self._rooms_made = False
         self._quorum_started = False
         self._next_image: asyncio.Future[None] | None = None
@@ -388,7 +389,13 @@ class Node:
         self._held_back = None
         self._hosts_partitions = True
         self.replicas.set_aside_strays()
+        self._directories_known = self._are_directories_known(self.image)
         self._tell_directories(whole_image(self.image).created)
+
+    def _are_directories_known(self, image: Image) -> bool:
+        """Whether this broker's directories are on record: where partitions are says nothing before."""
+        own = image.cluster.brokers.get(self.node_id)
+        return own is not None and bool(own.log_dirs)
 
     # What the cluster agreed on.
 
@@ -401,7 +408,7 @@ class Node:
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
             self.coordinators.apply(image, changes)
-            self._tell_directories(changes.topics.created)
+            self._tell_of_directories(image, changes)
             self.lifecycle.learn(image)
         if self._registrar is not None:
             self._registrar.apply(image)
@@ -417,8 +424,16 @@ class Node:
             self.authorizer.apply(image.acls)
         self.guarded = self.quotas.active or self.authorizer is not None
 
+    def _tell_of_directories(self, image: Image, changes: Changes) -> None:
+        """Where new partitions are; and all, once the cluster has a place for it, as metadata.version was raised."""
+        if self._directories_known:
+            self._tell_directories(changes.topics.created)
+        elif self._are_directories_known(image):
+            self._directories_known = True
+            self._tell_directories(whole_image(image).created)
+
     def _tell_directories(self, created: Iterable[PartitionsOf]) -> None:
-        chosen = chosen_directories(self.replicas, created)
+        chosen = chosen_directories(self.replicas, created) if self._directories_known else ()
         if chosen:
             self.directory_assignments.tell(chosen)
 

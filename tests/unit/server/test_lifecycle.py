@@ -11,7 +11,11 @@ from tests.unit.server.controllers import Controllers, never, play
 
 from odradek.ids import NodeId
 from odradek.metadata.image import Image
-from odradek.metadata.image.cluster import ControllerRegistration, register_controller_record
+from odradek.metadata.image.cluster import (
+    ControllerRegistration,
+    register_broker_record,
+    register_controller_record,
+)
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -185,6 +189,36 @@ def test_failed_directories_are_told_at_once() -> None:
         scripted.lifecycle.directories_failed([uuid(8)])
         await asyncio.sleep(0.1)
         assert scripted.beats[-1].offline_log_dirs == [uuid(8)]
+        await scripted.lifecycle.close()
+
+    play(test)
+
+
+def test_a_broker_registers_anew_when_there_is_a_place_for_its_directories() -> None:
+    """The cluster works with a newer metadata.version now; refusals are not the end of it."""
+    me = replace(ME, incarnation_id=uuid(7001), log_dirs=(uuid(1001),))
+    without = broker(1, log_dirs=0)
+
+    async def test(controllers: Controllers) -> None:
+        scripted = Scripted(controllers)
+
+        def registered() -> int:
+            return sum(key is ApiKey.BROKER_REGISTRATION for key, _, _ in controllers.by_port[1].seen)
+
+        await scripted.lifecycle.register(me)
+        for image in (cluster(without, metadata_version=14), cluster(without, metadata_version=16), cluster(broker(1))):
+            scripted.lifecycle.learn(image)
+        await asyncio.sleep(5)
+        assert registered() == 1
+        scripted.registrations = [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER]
+        image = cluster(without, metadata_version=17)
+        scripted.lifecycle.learn(image)
+        await asyncio.sleep(10)
+        assert registered() == 4
+        scripted.lifecycle.learn(replayed(image, [register_broker_record(broker(2))]))  # Its own comes a moment later.
+        await asyncio.sleep(5)
+        assert registered() == 4
+        assert scripted.lifecycle.broker_epoch == 77
         await scripted.lifecycle.close()
 
     play(test)
