@@ -109,6 +109,11 @@ class BrokerLifecycle:
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when another process has taken this broker's place: this one must stop."""
 
+    @property
+    def incarnation_id(self) -> Uuid | None:
+        """Of this start; None before the broker has registered."""
+        return None if self._me is None else self._me.incarnation_id
+
     # Coming.
 
     async def register(self, me: Self) -> None:

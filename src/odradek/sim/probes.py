@@ -103,4 +103,4 @@ class ProbedNode(Node):
         QuorumProbe(self._machine, self.quorum, node_id=self._known_as, incarnation=self._incarnation)
 
     def _incarnation(self) -> Uuid | None:
-        return self.lifecycle._incarnation_id if self.config.is_broker else None
+        return self.lifecycle.incarnation_id if self.config.is_broker else None
