@@ -26,8 +26,7 @@ def replicas(cli: Cli, topic: str) -> list[list[int]]:
 
 
 def throttles(cli: Cli, topic: str) -> list[str]:
-    told = cli.json("config", "describe", "topic", topic) + cli.json("config", "describe", "broker", "2")
-    return sorted(each["name"] for each in told if "throttled" in each["name"])
+    return [each["name"] for each in cli.json("config", "describe", "topic", topic) if "throttled" in each["name"]]
 
 
 def write_plan(cli: Cli, name: str, topic: str, *assignments: list[int]) -> Path:
@@ -55,7 +54,6 @@ def test_a_plan_is_made_executed_and_verified(cli: Cli) -> None:
     assert [each["state"] for each in told["partitions"]] == ["done"] * 3
     assert throttles(cli, "spread") == []
     assert all(1 not in each for each in replicas(cli, "spread"))
-    assert cli.ok("reassign", "plan", "spread", "--brokers", "2,3").out == "All is well spread: nothing would move.\n"
     cli.ok("reassign", "execute", "-", stdin=(cli.home / "back.json").read_text())
     cli.ok("reassign", "verify", "back.json", "--wait", "--timeout", 30)
     assert replicas(cli, "spread") == [[1, 2]] * 3
@@ -75,11 +73,11 @@ def test_a_move_is_taken_back(cli: Cli) -> None:
     assert ["stuck-0", "moving", "2,1", "2"] in waited.rows
     assert "still" in cli.refused("reassign", "execute", plan)
     assert cli.ok("reassign", "cancel", plan).out == "partition stuck-0 stays where it was.\n"
-    assert replicas(cli, "stuck") == [[1], [3]]
-    assert throttles(cli, "stuck") == []
+    (after,) = cli.json("topic", "describe", "stuck")
+    assert [each["replicas"] for each in after["partitions"]] == [[1], [3]]
+    assert after["configs"] == {}
     assert cli.ok("reassign", "list").out == "No partition moves.\n"
     assert cli.refused("reassign", "cancel", plan) == "nothing of that plan is under way."
-    assert cli.run("reassign", "verify", plan).code == 1
 
 
 def test_what_cannot_be_moved_is_refused_in_one_sentence(cli: Cli) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.unit.server.replica_rig import ReplicaRig
@@ -87,11 +89,12 @@ def test_a_throttle_that_is_raised_or_removed_lets_go_at_once(side: str) -> None
             await fill(rig, topic, 20)
         for broker in ("1", "2"):
             await throttle(rig, broker, side, 1_000)
-        for topic, let_go in (
+        ways: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("t", lambda: throttle(rig, "1" if side is LEADER else "2", side, 1 << 30)),
             ("u", lambda: list_replicas(rig, side, None, "u")),
             ("v", lambda: list_replicas(rig, side, "", "v")),
-        ):
+        ]
+        for topic, let_go in ways:
             for broker in ("1", "2"):
                 await throttle(rig, broker, side, 1_000)
             await list_replicas(rig, side, "*", topic)
@@ -207,5 +210,54 @@ def test_a_rate_on_record_that_makes_no_sense_counts_as_not_set() -> None:
         for side in (LEADER, FOLLOWER):
             await throttle(rig, "1", side, None)
         assert throttles.leader.limit == throttles.follower.limit == 7
+
+    rig.run(story)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_throttled_and_let_go_all_have_the_same_in_the_end(seed: int) -> None:
+    """Rates, lists, leaders and processes come and go at random; nothing is lost and nobody stays behind."""
+    draw = random.Random(seed)
+    rig = ReplicaRig(3, seed=seed, properties=QUICK_FETCHES)
+    topics = ("t", "u")
+
+    async def happen() -> None:
+        topic, broker = draw.choice(topics), draw.choice((1, 2, 3))
+        isr = rig.registration(topic).isr
+        match draw.randrange(7):
+            case 0 | 1:
+                await asyncio.sleep(draw.random())
+            case 2:
+                rate = draw.choice((None, 1_000, 100_000, 10_000_000))
+                await throttle(rig, draw.choice((str(broker), ALL_BROKERS)), draw.choice((LEADER, FOLLOWER)), rate)
+            case 3:
+                replicas = draw.choice((None, "*", f"0:{broker}"))
+                await list_replicas(rig, draw.choice((LEADER, FOLLOWER)), replicas, topic)
+            case 4:
+                await rig.elect(topic, draw.choice(isr), isr)
+            case 5 if broker != rig.registration(topic).leader:
+                await rig.change(topic, isr=[each for each in isr if each != broker])
+            case _ if all(rig.registration(each).leader != broker for each in topics):
+                for each in topics:
+                    await rig.change(each, isr=[one for one in rig.registration(each).isr if one != broker])
+                rig.brokers[broker].crash()
+                await asyncio.sleep(draw.random())
+                await rig.brokers[broker].start()
+        if draw.random() < 0.7:
+            await rig.produce(rig.registration(topic).leader, topic, bytes(20_000), timeout_ms=1_000)
+
+    async def story() -> None:
+        for topic in topics:
+            await rig.create_topic(topic, [[1, 2, 3]])
+        for _ in range(60):
+            await happen()
+        for side in (LEADER, FOLLOWER):
+            for broker in ("1", "2", "3", ALL_BROKERS):
+                await throttle(rig, broker, side, None)
+        for topic in topics:
+            await rig.until(lambda topic=topic: len(rig.registration(topic).isr) == 3)  # type: ignore[misc]
+            await rig.until(lambda topic=topic: len(set(rig.ends(topic).values())) == 1)  # type: ignore[misc]
+            held = [await rig.content(broker, topic) for broker in (1, 2, 3)]
+            assert held[0] == held[1] == held[2]
 
     rig.run(story)
