@@ -18,7 +18,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters fmt docs lock clean
+.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -68,6 +68,9 @@ bench: $(READY) ## Side by side with Apache Kafka, into bench/RESULTS.md (ARGS=-
 
 bench-clusters: $(READY) ## Three nodes beside three of Apache Kafka (ARGS="--server odradek --cell 'gap-*'")
 	$(BIN)/python -m bench.run_clusters $(ARGS)
+
+bench-pipelines: $(READY) ## Pipelines over either server, into their part of bench/RESULTS.md (ARGS="--scale 0.1")
+	$(BIN)/python -m bench.pipelines $(ARGS)
 
 fmt: $(READY) ## Format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .

@@ -1,10 +1,12 @@
 """Measure pipelines over Odradek beside the same over Apache Kafka.
 
-python -m bench.pipelines                     everything, writes bench/RESULTS-PIPELINES.md
-python -m bench.pipelines --records 50000     less of it
+python -m bench.pipelines                     everything, into the part of bench/RESULTS.md on pipelines
+python -m bench.pipelines --scale 0.1         less of it, written nowhere
 
-Both servers run at the same time on the same machine and take turns; the Spark session is the same for both, one with
-one core and one with two.
+Both servers run at the same time on the same machine and hold the same records; the Spark session is the same for both,
+one with one core and one with two. Of every pipeline both have a turn right after each other, and whoever was first is
+second the next time, so that what else goes on in the machine, and in Spark's JVM, meets both alike. The ratio is the
+median of those of the turns.
 """
 
 from __future__ import annotations
@@ -23,12 +25,19 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.measure import machine, today
+from bench.report import PIPELINE_HEADING, with_new_part
 from bench.servers import OdradekServer, Server
 
-RESULTS = Path(__file__).with_name("RESULTS-PIPELINES.md")
+RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTITIONS = 4
 RECORD_BYTES = 100
-REPETITIONS = 3
+WARM_UPS = 2
+"""Turns of each server that are not counted: Spark's compiler is busy with the first."""
+REPETITIONS = 5
+RECORDS = {"bench-records": 800_000, "bench-orders": 200_000}
+"""So many that a run takes seconds, of which those that do not depend on the records are few."""
+TEST_FLOOR_S = 3.0
 LATENCY_RECORDS = 60
 CUSTOMERS = 1_000
 
@@ -78,7 +87,7 @@ LATENCY = COPY.format(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--scale", type=float, default=1.0, help="times the records of each measurement")
     parser.add_argument("--repeat", type=int, default=REPETITIONS)
     parser.add_argument("--server", choices=("both", "odradek", "kafka"), default="both")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
@@ -90,28 +99,28 @@ def main() -> int:
     with ExitStack() as stack:
         kinds = ["kafka", "odradek"] if options.server == "both" else [options.server]
         servers = [stack.enter_context(_server(kind)) for kind in kinds]
+        counts = {topic: round(count * options.scale) for topic, count in RECORDS.items()}
         for server in servers:
-            load(server.bootstrap, options.records)
-            _say(f"{server.kind}: {options.records:,} records of each kind written")
+            load(server.bootstrap, counts)
+            _say(f"{server.kind}: {counts} written")
         found = {}
         for cores in (1, 2):
             task = {
                 "cores": cores,
                 "repeat": options.repeat,
                 "servers": {server.kind: server.bootstrap for server in servers},
-                "records": options.records,
             }
             command = [sys.executable, "-m", "bench.pipelines", "--measure", json.dumps(task)]
             ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             found[cores] = json.loads(ended.stdout.splitlines()[-1])
-    page = report(found, records=options.records, repeat=options.repeat, seconds=time.monotonic() - began)
-    print(page)
-    if options.server == "both":
-        RESULTS.write_text(page)
+    part = report(found, counts=counts, repeat=options.repeat, seconds=time.monotonic() - began)
+    print(part)
+    if options.server == "both" and options.scale == 1.0:
+        RESULTS.write_text(with_new_part(RESULTS, PIPELINE_HEADING, part))
     return 0
 
 
-def load(bootstrap: str, count: int) -> None:
+def load(bootstrap: str, counts: dict[str, int]) -> None:
     """What the pipelines read, by librdkafka."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -123,8 +132,11 @@ def load(bootstrap: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
     for number in range(CUSTOMERS):
         producer.produce("bench-customers", json.dumps({"country": f"C{number % 50}"}), key=f"c{number}")
-    for number in range(count):
+    for number in range(counts["bench-records"]):
         producer.produce("bench-records", b"%0*d" % (RECORD_BYTES, number), partition=number % PARTITIONS)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    for number in range(counts["bench-orders"]):
         at = f"2026-11-15T12:{number // 1000 % 60:02d}:{number % 60:02d}Z"
         order = f'{{"customer": "c{number % CUSTOMERS}", "amount": {number % 997}, "at": "{at}", "note": "{"x" * 20}"}}'
         producer.produce("bench-orders", order, partition=number % PARTITIONS)
@@ -146,13 +158,14 @@ def _measure(task: dict[str, object]) -> dict[str, object]:
     found: dict[str, object] = {"session_s": time.monotonic() - began}
     try:
         rates: dict[str, dict[str, list[float]]] = {}
-        for number in range(repeat + 1):  # The first round only warms up.
-            for kind in servers if number % 2 else reversed(list(servers)):
-                for name, text in PIPELINES.items():
+        for number in range(WARM_UPS + repeat):
+            for name, text in PIPELINES.items():
+                for kind in servers if number % 2 else reversed(list(servers)):
                     rate = _rate(spark, name, text, servers[kind], directory / f"{kind}-{name}-{number}")
-                    _say(f"local[{cores}] {kind} {name}: {rate:,.0f} records/s")
-                    if number:
+                    _say(f"local[{cores}] {number} {kind} {name}: {rate:,.0f} records/s")
+                    if number >= WARM_UPS:
                         rates.setdefault(name, {}).setdefault(kind, []).append(rate)
+                    shutil.rmtree(directory / f"{kind}-{name}-{number}")
         found["rates"] = rates
         if cores == 2:
             found["latency_ms"] = {
@@ -234,40 +247,69 @@ def _warm_test(spark: object, directory: Path) -> float:
     return statistics.median(times[1:])
 
 
-def report(found: dict[int, dict[str, object]], *, records: int, repeat: int, seconds: float) -> str:
-    """The page."""
+def report(found: dict[int, dict[str, object]], *, counts: dict[str, int], repeat: int, seconds: float) -> str:
+    """The part of RESULTS.md that is about pipelines."""
     lines = [
-        "# Pipelines over Odradek and over Apache Kafka",
+        PIPELINE_HEADING,
         "",
-        f"`python -m bench.pipelines --records {records}`: {os.cpu_count()} cores shared by both servers, Spark and",
-        f"whatever else ran; medians of {repeat} after one to warm up; {seconds / 60:.0f} minutes. Records of",
-        f"{RECORD_BYTES} B, {PARTITIONS} partitions.",
+        f"`python -m bench.pipelines` on {today()}, {seconds / 60:.0f} minutes. {machine()},",
+        "shared by Spark, both servers and whatever else ran.",
+        f"{counts['bench-records']:,} records of {RECORD_BYTES} B to Parquet and to a topic; {counts['bench-orders']:,} orders",
+        f"(JSON) joined with {CUSTOMERS:,} customers and summed up by minute; {PARTITIONS} partitions. Medians of {repeat}",
+        f"turns of each server after {WARM_UPS} to warm up; both take every turn right after each other, in changing",
+        "order. The ratio is the median of the turns' ratios, with the lowest and the highest.",
         "",
-        "| Pipeline | Spark | Apache Kafka | Odradek | Ratio |",
-        "|---|---|---|---|---|",
+        "| Pipeline | Spark | Apache Kafka | Odradek | Ratio | Floor | |",
+        "|---|---|---|---|---|---|---|",
     ]
     for cores, each in found.items():
         rates = each["rates"]
         assert isinstance(rates, dict)
         for name, by_server in rates.items():
-            medians = {kind: statistics.median(values) for kind, values in by_server.items()}
-            kafka, odradek = medians.get("kafka"), medians.get("odradek")
-            ratio = f"{odradek / kafka:.2f}" if kafka and odradek else "-"
-            cells = [f"{rate / 1000:,.1f} k/s" if rate else "-" for rate in (kafka, odradek)]
-            lines.append(f"| {name} | local[{cores}] | {cells[0]} | {cells[1]} | {ratio} |")
-    latency = found[2].get("latency_ms")
+            lines.append(_row(name, cores, by_server))
+    lines += ["", *_scaling(found), "", *_others(found[2])]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, cores: int, by_server: dict[str, list[float]]) -> str:
+    medians = {kind: statistics.median(values) for kind, values in by_server.items()}
+    cells = [f"{medians[kind] / 1000:,.1f} k/s" if kind in medians else "-" for kind in ("kafka", "odradek")]
+    if len(medians) < 2:
+        return f"| {name} | local[{cores}] | {cells[0]} | {cells[1]} | - | | |"
+    ratios = sorted(ours / theirs for ours, theirs in zip(by_server["odradek"], by_server["kafka"], strict=True))
+    ratio = statistics.median(ratios)
+    verdict = "PASS" if ratio >= 1.0 else "FAIL"
+    spread = f"{ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return f"| {name} | local[{cores}] | {cells[0]} | {cells[1]} | {spread} | records/s at least Kafka's | {verdict} |"
+
+
+def _scaling(found: dict[int, dict[str, object]]) -> list[str]:
+    """What the second core brings, over Odradek."""
+    one, two = found[1]["rates"], found[2]["rates"]
+    assert isinstance(one, dict)
+    assert isinstance(two, dict)
+    grown = [
+        f"{name} {statistics.median(two[name]['odradek']) / statistics.median(one[name]['odradek']):.2f}"
+        for name in one
+        if "odradek" in one[name]
+    ]
+    return [f"From one core to two, over Odradek: {', '.join(grown)} times the records/s."] if grown else []
+
+
+def _others(found: dict[str, object]) -> list[str]:
+    lines = []
+    latency = found["latency_ms"]
     assert isinstance(latency, dict)
     for kind, values in latency.items():
         values.sort()
         middle, slow = statistics.median(values), values[int(len(values) * 0.99) - 1]
-        lines += [
-            "",
-            f"From produce to the sink's topic over {kind}, a record at a time: median {middle:,.0f} ms, "
-            f"99th percentile {slow:,.0f} ms.",
-        ]
-    if "test_s" in found[2]:
-        lines += ["", f"A pipeline's test in a warm session, its node included: {found[2]['test_s']:.1f} s."]
-    return "\n".join(lines) + "\n"
+        told = f"median {middle:,.0f} ms, 99th percentile {slow:,.0f} ms."
+        lines += [f"From produce to the sink's topic over {kind}, a record and a trigger at a time: {told}", ""]
+    if "test_s" in found:
+        taken = float(str(found["test_s"]))
+        floor = f"(floor: under {TEST_FLOOR_S:.0f} s, {'PASS' if taken < TEST_FLOOR_S else 'FAIL'})"
+        lines.append(f"A pipeline's test in a warm session, its node included: {taken:.1f} s {floor}.")
+    return lines
 
 
 def _pipeline(text: str, directory: Path, name: str):  # type: ignore[no-untyped-def]

@@ -107,6 +107,9 @@ acknowledged record of a new topic. `partitions-1000` ends when every partition 
 
 
 CLUSTER_HEADING = "# Clusters"
+PIPELINE_HEADING = "# Pipelines"
+PARTS = (CLUSTER_HEADING, PIPELINE_HEADING)
+"""Each is written by a program of its own, and left alone by the others."""
 
 
 def cluster_part(outcomes: Sequence[Outcome], *, command: str, repetitions: int, seconds: float) -> str:
@@ -129,18 +132,30 @@ def cluster_part(outcomes: Sequence[Outcome], *, command: str, repetitions: int,
 """
 
 
-def with_clusters_of(file: Path, written: str) -> str:
-    """The page as it was written, with the part about clusters that the file has already."""
-    kept = file.read_text() if file.exists() else ""
-    found = kept.find(CLUSTER_HEADING + "\n")
-    return written if found < 0 else f"{written}\n{kept[found:]}"
+def with_other_parts_of(file: Path, written: str) -> str:
+    """The page as it was written, with the parts that the file has already and other programs write."""
+    kept = _parts(file.read_text() if file.exists() else "")
+    return "\n".join([written, *(part for heading, part in kept.items() if heading)])
 
 
-def with_new_clusters(file: Path, part: str) -> str:
-    """The file's page with another part about clusters."""
-    kept = file.read_text() if file.exists() else "# Results\n"
-    found = kept.find(CLUSTER_HEADING + "\n")
-    return f"{kept[:found].rstrip() if found >= 0 else kept.rstrip()}\n\n{part}"
+def with_new_part(file: Path, heading: str, part: str) -> str:
+    """The file's page with another part of that heading."""
+    kept = _parts(file.read_text() if file.exists() else "# Results\n")
+    ordered = {each: kept[each] for each in ("", *PARTS) if each in kept and each != heading}
+    ordered[heading] = part
+    return "\n\n".join(ordered[each].strip() for each in ("", *PARTS) if each in ordered) + "\n"
+
+
+def _parts(text: str) -> dict[str, str]:
+    """By heading; what comes before the first of them has none."""
+    found = {"": ""}
+    heading = ""
+    for line in text.splitlines(keepends=True):
+        if line.strip() in PARTS:
+            heading = line.strip()
+            found[heading] = ""
+        found[heading] += line
+    return found
 
 
 CLUSTER_NOTES = """`controller-kill` and `controller-hold` are kill -9 and SIGSTOP of the active controller: seconds

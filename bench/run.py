@@ -22,7 +22,7 @@ if str(ROOT) not in sys.path:  # so that `python bench/run.py` works too
 
 from bench.cells import Cell, Rig, all_cells  # noqa: E402
 from bench.command import chosen, option_parser, say  # noqa: E402
-from bench.report import Outcome, page, table, with_clusters_of  # noqa: E402
+from bench.report import Outcome, page, table, with_other_parts_of  # noqa: E402
 from bench.servers import OdradekServer, Server  # noqa: E402
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = "python -m bench.run " + shlex.join(sys.argv[1:] if arguments is None else arguments)
         seconds = time.monotonic() - started
         written = page(outcomes, command=command.strip(), repetitions=repetitions, seconds=seconds)
-        options.output.write_text(with_clusters_of(options.output, written))
+        options.output.write_text(with_other_parts_of(options.output, written))
     print(table(outcomes))
     return 1 if any(outcome.verdict() == "FAIL" for outcome in outcomes) else 0
 

@@ -22,7 +22,7 @@ if str(ROOT) not in sys.path:  # so that `python bench/run_clusters.py` works to
 from bench.cells import Rig  # noqa: E402
 from bench.cluster_cells import ClusterCell, Setting, Stage, all_cells, pick, staged  # noqa: E402
 from bench.command import chosen, option_parser, say  # noqa: E402
-from bench.report import Outcome, cluster_part, table, with_new_clusters  # noqa: E402
+from bench.report import CLUSTER_HEADING, Outcome, cluster_part, table, with_new_part  # noqa: E402
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = cluster_part(
             outcomes, command=command.strip(), repetitions=options.repeat, seconds=time.monotonic() - started
         )
-        options.output.write_text(with_new_clusters(options.output, part))
+        options.output.write_text(with_new_part(options.output, CLUSTER_HEADING, part))
     print(table(outcomes))
     return 1 if any(outcome.verdict() == "FAIL" for outcome in outcomes) else 0
 
