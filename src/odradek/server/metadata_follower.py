@@ -285,10 +285,13 @@ class MetadataFollower:
             return False
         news = wire.leader_news(partition.current_leader, response.node_endpoints, partition.error_code)
         async with quorum.turn:
-            settled = raft.heard(news, self._world.clock.monotonic_ms())
-            await quorum.carry_out()
-            if settled or raft.is_leader or raft.leader_id != news.leader_id or raft.epoch != news.epoch:
-                return news.error == ErrorCode.NONE
+            if news.error or raft.leader_id != news.leader_id or raft.epoch != news.epoch:
+                settled = raft.heard(news, self._world.clock.monotonic_ms())
+                await quorum.carry_out()
+                if settled or raft.leader_id != news.leader_id or raft.epoch != news.epoch:
+                    return news.error == ErrorCode.NONE
+            if raft.is_leader:
+                return True
             asked = request.topics[0].partitions[0]
             if asked.current_leader_epoch != raft.epoch or asked.fetch_offset != quorum.log.log_end_offset:
                 return True

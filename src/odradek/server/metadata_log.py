@@ -20,9 +20,10 @@ from odradek.metadata.raft.quorum_state import (
 from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
 from odradek.metadata.raft.voters import Membership
 from odradek.metadata.topic_names import METADATA_TOPIC
-from odradek.ports import DISK_FULL, FileSlice, World
+from odradek.ports import DISK_FULL, World
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.batch import iter_batches, read_header
+from odradek.protocol.records.batch import BatchHeader, iter_batches, read_header
+from odradek.server.recent_batches import RecentBatches
 from odradek.server.snapshot_files import SnapshotFiles
 from odradek.storage.checkpoints import replace_file
 from odradek.storage.config import LogConfig
@@ -50,6 +51,7 @@ class MetadataLog:
         self.device = asyncio.Lock()
         """A truncation must not come between a sync and the note of what it has kept."""
         self._log: Log
+        self._recent = RecentBatches()
         self._is_full = False
 
     def open(self, *, clean: bool) -> tuple[SnapshotId, Snapshot] | None:
@@ -93,11 +95,11 @@ class MetadataLog:
 
     @property
     def log_start_offset(self) -> Offset:
-        return Offset(self._log.log_start_offset)
+        return self._log.log_start_offset
 
     @property
     def log_end_offset(self) -> Offset:
-        return Offset(self._log.log_end_offset)
+        return self._log.log_end_offset
 
     @property
     def last_epoch(self) -> LeaderEpoch:
@@ -120,7 +122,7 @@ class MetadataLog:
 
     @property
     def high_watermark(self) -> Offset:
-        return Offset(self._log.high_watermark)
+        return self._log.high_watermark
 
     @property
     def size_bytes(self) -> int:
@@ -146,23 +148,33 @@ class MetadataLog:
 
     # Reading.
 
-    def batches(self, start_offset: Offset, end_offset: Offset) -> Iterator[memoryview]:
+    def batches(self, start_offset: Offset, end_offset: Offset) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Whole batches from the first that begins at or after `start_offset`, up to `end_offset`."""
+        recent = self._recent.between(start_offset, end_offset)
+        for header, batch in self._on_disk(start_offset, end_offset) if recent is None else recent:
+            if header.base_offset >= start_offset:
+                yield header, batch
+
+    def _on_disk(self, start_offset: Offset, end_offset: Offset) -> Iterator[tuple[BatchHeader, memoryview]]:
         position: int = start_offset
         while position < end_offset:
             read = self._log.read(position, max_bytes=_READ_BYTES, end_offset=end_offset, minimum_one=True)
             content = read.records if isinstance(read.records, bytes) else read.records.read()
             for batch in iter_batches(content):
                 header = read_header(batch)
-                if header.base_offset >= start_offset:
-                    yield batch
+                yield header, batch
                 position = header.last_offset + 1
 
-    def read(self, start_offset: Offset, *, max_bytes: int) -> FileSlice | bytes:
+    def read(self, start_offset: Offset, *, max_bytes: int) -> bytes:
         """What a replica that has everything before `start_offset` is sent next, committed or not."""
-        return self._log.read(
-            start_offset, max_bytes=max_bytes, end_offset=self._log.log_end_offset, minimum_one=True
-        ).records
+        end_offset = self._log.log_end_offset
+        if start_offset == end_offset:
+            return b""
+        recent = self._recent.between(start_offset, end_offset)
+        if recent:
+            return _whole_batches(recent, max_bytes)
+        found = self._log.read(start_offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one=True).records
+        return found if isinstance(found, bytes) else found.read()
 
     # Writing.
 
@@ -180,6 +192,7 @@ class MetadataLog:
                 log.error("Changes of metadata are refused: no space left in %s", self._metadata_log_dir)
                 self._is_full = True
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._recent.appended(together, start_offset=start_offset, end_offset=self._log.log_end_offset)
         if self._is_full:
             log.info("There is room for metadata again in %s", self._metadata_log_dir)
             self._is_full = False
@@ -208,11 +221,13 @@ class MetadataLog:
 
     async def truncate_to(self, end_offset: Offset) -> None:
         async with self.device:
+            self._recent.clear()
             self._log.truncate_to(end_offset)
 
     async def begin_at_snapshot(self, snapshot_id: SnapshotId) -> None:
         """A snapshot from the leader stands for everything this log had."""
         async with self.device:
+            self._recent.clear()
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.advance_high_watermark(snapshot_id.end_offset)
             self._log.purge_deleted(self._world.clock.now_ms())
@@ -230,6 +245,16 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close()
+
+
+def _whole_batches(batches: list[tuple[BatchHeader, memoryview]], max_bytes: int) -> bytes:
+    """As many of them as that is enough for, and one in any case."""
+    size = 0
+    for count, (header, _) in enumerate(batches):
+        size += header.size
+        if size > max_bytes:
+            return b"".join([batch for _, batch in batches[: max(count, 1)]])
+    return b"".join([batch for _, batch in batches])
 
 
 def _log_config(segment_bytes: int, segment_ms: int) -> LogConfig:

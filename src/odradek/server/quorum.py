@@ -32,7 +32,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
 from odradek.protocol.messages.vote import VoteRequest
-from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
+from odradek.protocol.records.batch import BatchHeader, build_batch, decode_records
 from odradek.protocol.records.record import Record
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
@@ -279,9 +279,9 @@ class Quorum:
 
     def _load_membership(self) -> None:
         """Voters count from the moment they are in the log, so all of it is looked through for them."""
-        for batch in self.log.batches(self._replay.applied, self.log.log_end_offset):
-            if read_header(batch).is_control:
-                self._note_control_batch(batch)
+        for header, batch in self.log.batches(self._replay.applied, self.log.log_end_offset):
+            if header.is_control:
+                self._note_control_batch(header, batch)
 
     def _check_place(self, state: QuorumState | None) -> None:
         """Say early what else would only show as a quorum that never comes about."""
@@ -448,11 +448,11 @@ class Quorum:
             self._active_epoch = None
             log.info("This node is not the active controller any more")
             self.on_leadership(None)
-        if not raft.is_leader:
-            self._replay.forget_written()
-            self._start_following()
         standing = (raft.epoch, raft.leader_id, raft.leader_address)
         if standing != self._told:
+            if not raft.is_leader:
+                self._replay.forget_written()
+                self._start_following()
             if standing[:2] != self._told[:2]:
                 leader = "nobody" if raft.leader_id == NO_NODE else f"node {raft.leader_id}"
                 log.info("In epoch %d of the metadata quorum %s leads", raft.epoch, leader)
@@ -604,7 +604,8 @@ class Quorum:
         await self._replay.until(self._committed_end_offset(), None)
 
     def _committed_end_offset(self) -> int:
-        return min(self.raft.high_watermark, self.log.log_end_offset)
+        high_watermark, end_offset = self.raft.high_watermark, self.log.log_end_offset
+        return high_watermark if high_watermark < end_offset else end_offset
 
     def _advanced(self) -> None:
         """The high watermark may have moved: tell who waits, and replay."""
@@ -643,10 +644,9 @@ class Quorum:
             self._note_busy()
             self.on_leadership(raft.epoch)
 
-    def _note_control_batch(self, batch: memoryview) -> None:
-        base_offset = read_header(batch).base_offset
+    def _note_control_batch(self, header: BatchHeader, batch: memoryview) -> None:
         for delta, record in enumerate(decode_records(batch)):
-            self._note_control_record(base_offset + delta, read_control_record(record))
+            self._note_control_record(header.base_offset + delta, read_control_record(record))
 
     def _note_control_record(self, offset: int, message: Message | None) -> None:
         match message:
@@ -687,9 +687,9 @@ class Quorum:
         start_offset = self.log.log_end_offset
         if len(records):
             self.log.append([bytearray(records)], self._world.clock.now_ms())
-            for batch in iter_batches(records):
-                if read_header(batch).is_control and read_header(batch).base_offset >= start_offset:
-                    self._note_control_batch(batch)
+            for header, batch in self.log.batches(start_offset, self.log.log_end_offset):
+                if header.is_control:
+                    self._note_control_batch(header, batch)
                     self.raft.membership_changed()
             await self.log.sync()
         self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())

@@ -22,7 +22,7 @@ from odradek.metadata.serde import decode_record
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.batch import decode_records, read_header
+from odradek.protocol.records.batch import decode_records
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.values import value
 
@@ -167,8 +167,8 @@ class Replay:
     async def run(self, committed: Callable[[], int]) -> None:
         """Replay everything below `committed()`, piece by piece, and carry it out; one at a time does so."""
         async with self._turn:
-            while self.applied < committed():
-                changes = self._replay_next(committed())
+            while self.applied < (end_offset := committed()):
+                changes = self._replay_next(end_offset)
                 if changes is not None:
                     await self.on_commit(self.image, changes)
                 self._tell_applied()
@@ -197,8 +197,7 @@ class Replay:
     def _read(self, records: list[Message], end_offset: int, *, limit_bytes: int | None) -> Provenance | None:
         newest: Provenance | None = None
         size = 0
-        for batch in self._log.batches(self.applied, Offset(end_offset)):
-            header = read_header(batch)
+        for header, batch in self._log.batches(self.applied, Offset(end_offset)):
             newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
             if not header.is_control:
                 self._bytes_since_snapshot += header.size

@@ -299,4 +299,4 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
 
-    get_debug = staticmethod(bool)  # type: ignore[assignment]  # False, and at no cost: every future asks.
+    get_debug = staticmethod(bool)  # False, and at no cost: every future asks.

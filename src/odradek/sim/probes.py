@@ -10,7 +10,6 @@ from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import Membership
 from odradek.ports import World
 from odradek.protocol.messages.vote import VoteRequest, VoteResponse
-from odradek.protocol.records.batch import read_header
 from odradek.server.config import NodeConfig
 from odradek.server.directories import Identity
 from odradek.server.node import Node
@@ -85,8 +84,8 @@ class QuorumProbe:
         log = self._quorum.log
         start_offset = max(self._noted_offset + 1, log.log_start_offset)
         self._noted_offset = last_offset
-        headers = [read_header(batch) for batch in log.batches(Offset(start_offset), Offset(last_offset + 1))]
-        return tuple([Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each in headers])
+        batches = log.batches(Offset(start_offset), Offset(last_offset + 1))
+        return tuple([Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each, _ in batches])
 
 
 class ProbedNode(Node):

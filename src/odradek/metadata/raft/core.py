@@ -187,7 +187,7 @@ class Raft(Electing):
             return FetchVerdict(error=error)
         assert self.progress is not None
         verdict = self._compare(Offset(fetch_offset), LeaderEpoch(last_fetched_epoch))
-        if verdict.diverging is None and verdict.snapshot is None and key.node_id >= 0:
+        if verdict.stays and key.node_id >= 0:
             end_offset = self._log.log_end_offset
             self.progress.fetched(key, Offset(fetch_offset), leader_end_offset=end_offset, now_ms=now_ms)
             self._advance(self.progress.committed_end_offset())

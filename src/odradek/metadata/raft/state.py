@@ -115,6 +115,11 @@ class FetchVerdict:
     diverging: EpochEnd | None = None
     snapshot: SnapshotId | None = None
 
+    @property
+    def stays(self) -> bool:
+        """Whether it may read on."""
+        return self.error is ErrorCode.NONE and self.diverging is None and self.snapshot is None
+
 
 class State:
     """The state of one replica. `now_ms` is monotonic everywhere."""
@@ -278,7 +283,7 @@ class State:
 
     def _newest_snapshot(self) -> SnapshotId | None:
         newest = self._log.newest_snapshot
-        return None if newest == BOOTSTRAP_SNAPSHOT else newest
+        return None if newest is None or newest.end_offset == BOOTSTRAP_SNAPSHOT.end_offset else newest
 
     def _patience_ms(self) -> int:
         """How long to wait before (again) asking for an election: by turns, and longer each time it came to nothing."""

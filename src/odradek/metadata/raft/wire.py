@@ -35,6 +35,8 @@ def only_partition(topics: Sequence[Any]) -> Any:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     partition = topics[0].partitions[0]
+    if isinstance(partition, fetch.PartitionData):
+        return partition if partition.partition_index == PARTITION else None
     index = getattr(partition, "partition_index", getattr(partition, "partition", getattr(partition, "index", None)))
     name = getattr(topics[0], "topic_name", getattr(topics[0], "name", METADATA_TOPIC))
     return partition if name == METADATA_TOPIC and index == PARTITION else None

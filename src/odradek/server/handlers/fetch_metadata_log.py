@@ -57,21 +57,23 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         return _answer(quorum, FetchVerdict(error=ErrorCode.INVALID_REQUEST), b"")
     replica_id = request.replica_state.replica_id if ctx.api_version >= _REPLICA_STATE_VERSION else request.replica_id
     key = ReplicaKey(NodeId(replica_id), wanted.replica_directory_id)
-    deadline_ms = ctx.node.world.clock.monotonic_ms() + min(request.max_wait_ms, MAX_WAIT_MS)
+    monotonic_ms = ctx.node.world.clock.monotonic_ms
+    now_ms = monotonic_ms()
+    deadline_ms = now_ms + min(request.max_wait_ms, MAX_WAIT_MS)
+    max_bytes = min(request.max_bytes, MAX_BYTES)
     while True:
-        verdict, records = _read(ctx, key, wanted, max_bytes=min(request.max_bytes, MAX_BYTES))
+        verdict, records = _read(quorum, key, wanted, max_bytes=max_bytes, now_ms=now_ms)
         news = wanted.high_watermark != LONG_MAX and quorum.high_watermark > wanted.high_watermark
-        left_ms = deadline_ms - ctx.node.world.clock.monotonic_ms()
-        stays = verdict.error is ErrorCode.NONE and verdict.diverging is None and verdict.snapshot is None
-        if records or news or not stays or left_ms <= 0:
+        if records or news or not verdict.stays or now_ms >= deadline_ms:
             return _answer(quorum, verdict, records)
-        waiter = ctx.node.purgatory.park(timeout_ms=left_ms)
+        waiter = ctx.node.purgatory.park(timeout_ms=deadline_ms - now_ms)
         quorum.park(waiter)
         try:
             await waiter
         finally:
             if not waiter.done():
                 waiter.cancel()
+        now_ms = monotonic_ms()
 
 
 def _only_partition(ctx: Context, request: FetchRequest) -> FetchPartition | None:
@@ -83,20 +85,20 @@ def _only_partition(ctx: Context, request: FetchRequest) -> FetchPartition | Non
     return topic.partitions[0] if named and topic.partitions[0].partition == wire.PARTITION else None
 
 
-def _read(ctx: Context, key: ReplicaKey, wanted: FetchPartition, *, max_bytes: int) -> tuple[FetchVerdict, bytes]:
-    quorum = ctx.node.quorum
+def _read(
+    quorum: Quorum, key: ReplicaKey, wanted: FetchPartition, *, max_bytes: int, now_ms: int
+) -> tuple[FetchVerdict, bytes]:
     verdict = quorum.raft.fetched(
         key,
         epoch=wanted.current_leader_epoch,
         fetch_offset=wanted.fetch_offset,
         last_fetched_epoch=wanted.last_fetched_epoch,
-        now_ms=ctx.node.world.clock.monotonic_ms(),
+        now_ms=now_ms,
     )
-    if verdict.error is not ErrorCode.NONE or verdict.diverging is not None or verdict.snapshot is not None:
+    if not verdict.stays:
         return verdict, b""
     quorum.note_fetch()
-    found = quorum.log.read(Offset(wanted.fetch_offset), max_bytes=max_bytes)
-    return verdict, found if isinstance(found, bytes) else found.read()
+    return verdict, quorum.log.read(Offset(wanted.fetch_offset), max_bytes=max_bytes)
 
 
 def _answer(quorum: Quorum, verdict: FetchVerdict, records: bytes) -> FetchResponse:
