@@ -157,7 +157,7 @@ class ConsumerGroupMember(Member):
             )
         self._epoch = epoch
         self._positions = {each: offset for each, offset in self._positions.items() if each in owned}
-        self.note_owned(owned, epoch, lease_ms=lease_ms)
+        self.note_owned(owned, epoch, lease_ms=lease_ms if self.plan.leases else 0)
 
     def _give_up(self) -> None:
         self._epoch = JOIN_EPOCH

@@ -19,7 +19,7 @@ from odradek.sim.history import Partition, ReplicaHolds, WatermarkSeen
 from odradek.sim.machine import Machine
 from odradek.sim.quorum import SETTLE_S
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderObserver, LeaderProducer
-from odradek.sim.replication_cluster import PARTITIONS, PLANS, REPLICAS, ReplicationCluster
+from odradek.sim.replication_cluster import ALL_PARTITIONS, PARTITIONS, PLANS, REPLICAS, ReplicationCluster
 from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.trace import OPERATION
 
@@ -90,7 +90,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     async with client.admin(IMPATIENT) as admin:
         watching = [
             asyncio.create_task(_watch(cluster, faults)),
-            asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0)),
+            asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0, perhaps_stale=True)),
         ]
         for number, partition in enumerate(PARTITIONS):
             consumer = LeaderConsumer(cluster, f"consumer-{number}", partitions=[partition])
@@ -112,6 +112,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await read_offsets(cluster, admin, crowd, patient=True)
     for partition in PARTITIONS:
         await LastReader(cluster, partitions=[partition]).run()
+    for partition in ALL_PARTITIONS:
         _note_contents(cluster, partition)
 
 
@@ -124,9 +125,8 @@ def _crowd(cluster: ReplicationCluster) -> Crowd:
     draw = cluster.draw("group")
     protocol = draw.choice(("classic", "consumer"))
     cluster.trace.mark(f"{protocol} group")
-    plan = GroupPlan(
-        "group", protocol, draw.choice(("range", "cooperative-sticky")), "uniform", (GROUPED.name,), GROUP_PACE
-    )
+    assignor = draw.choice(("range", "cooperative-sticky"))
+    plan = GroupPlan("group", protocol, assignor, "uniform", (GROUPED.name,), pace=GROUP_PACE, leases=False)
     partitions = [Partition(GROUPED.name, index) for index in range(GROUPED.partitions)]
     return Crowd(cluster, plan, partitions, most_members=2)
 

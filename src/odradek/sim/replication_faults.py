@@ -85,8 +85,10 @@ class ReplicationFaults(QuorumFaults):
         return "power" if self._draw.random() < 0.5 and self._may_lose_power(machine) else "process"
 
     def _may_lose_power(self, machine: Machine | None) -> bool:
-        """To be asked right before: who may, does."""
+        """To be asked right before: who may, does. One that is only a controller syncs all that counts."""
         self.look()
+        if machine is not None and not self._replicated.members[machine.name].is_broker:
+            return self._power
         if not self._power or self._lossy is not None or machine is None:
             return False
         for partition in ALL_PARTITIONS:
