@@ -22,6 +22,7 @@ class Driver:
         for which in ("driver", "executor"):
             command += ["--conf", f"spark.{which}.extraJavaOptions={QUICK_JVM}"]
         self._output = data / "driver.log"
+        self._said_before = self._output.stat().st_size if self._output.exists() else 0
         with self._output.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         self.checkpoint = data / ".checkpoints" / "numbers"
@@ -59,4 +60,5 @@ class Driver:
         return self.process.wait(PATIENCE_S)
 
     def told(self) -> str:
-        return self._output.read_text(errors="replace")
+        """What it has printed; those before it in the same directory are left out."""
+        return self._output.read_bytes()[self._said_before :].decode(errors="replace")

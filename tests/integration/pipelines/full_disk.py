@@ -19,7 +19,7 @@ from odradek.apps.pipelines.trial import Trial
 from odradek.testing import running_node
 
 DISK_MIB = 48
-LEFT_BYTES = {"lake": 2 << 20, "checkpoint": 96 << 10}
+LEFT_BYTES = {"lake": 2 << 20, "checkpoint": 40 << 10}
 RECORDS = 6_000
 RECORD_BYTES = 1_000
 """Random, so that they stay as large in Parquet."""

@@ -12,10 +12,13 @@ _STATE_SHAPE = re.compile(
     r"|StreamingQuery.*number of (?:sources|state)|state format version|STATEFUL_OPERATOR_NOT_MATCH"
 )
 
+_DEEPEST = 20
+"""Causes that are looked at, one behind the other."""
+
 
 def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: object) -> Sentence:
     """One for a query that failed; the checkpoint is as it was before the batch that failed."""
-    told = str(failure)
+    told = _all_of_it(failure)
     again = "the checkpoint is intact, so it goes on from there when it is run again"
     over = "name another --checkpoint, or start over with `odradek pipeline reset`"
     if "No space left on device" in told:
@@ -39,6 +42,16 @@ def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: o
 def analysis(what: str, failure: BaseException) -> Sentence:
     """One for a dataset or sink that Spark does not understand."""
     return Sentence(f"{what}: {_first_line(str(failure)).rstrip('.')}.")
+
+
+def _all_of_it(failure: BaseException) -> str:
+    """What it says and what its causes say: Spark's own words for a full disk are that a task failed."""
+    told = [str(failure)]
+    cause = getattr(failure, "_cause", None) or failure.__cause__
+    while isinstance(cause, BaseException) and len(told) < _DEEPEST:
+        told.append(f"Caused by: {cause}")
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    return "\n".join(told)
 
 
 def _cause(told: str) -> str:
