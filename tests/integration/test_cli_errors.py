@@ -81,7 +81,7 @@ def listening(answer: bytes) -> Iterator[str]:
 
 def test_a_port_that_is_no_brokers(cli: Cli) -> None:
     with listening(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") as where:
-        assert cli.refused("topic", "list", "-b", where).startswith("cannot reach the cluster at ")
+        assert cli.refused("topic", "list", "-b", where).startswith(f"cannot reach the cluster at {where}: ")
 
 
 def test_a_port_that_says_nothing(cli: Cli, tmp_path: Path) -> None:

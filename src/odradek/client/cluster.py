@@ -194,7 +194,8 @@ class Cluster:
             try:
                 return await self._link(host, port, Lane.GENERAL).ready()
             except ConnectionLost as failure:
-                complaints.append(str(failure))
+                where, why = f"{host}:{port}", str(failure)
+                complaints.append(why if why.startswith(where) else f"{where}: {why}")
         raise NoBrokerAnswers(f"no broker answers: {'; '.join(complaints)}")
 
     def _link(self, host: str, port: int, lane: Lane) -> Link:

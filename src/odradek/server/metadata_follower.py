@@ -218,6 +218,8 @@ class MetadataFollower:
         finally:
             if not connecting.done():
                 connecting.cancel()
+            elif not connecting.cancelled():
+                connecting.exception()  # Seen, also where this node stops and nobody asks for the result.
         return connecting.result() if connecting.done() and not connecting.cancelled() else None
 
     async def _ask(

@@ -3,11 +3,13 @@ checker may judge by."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from odradek.ids import Uuid
 from odradek.metadata.image import Image
 from odradek.values import value
+
+KnownT = TypeVar("KnownT")
 
 
 @value
@@ -344,3 +346,9 @@ class History:
     def may_lose(self, partition: Partition, event: Event) -> bool:
         """Whether this event may have taken records of the partition that were there before."""
         return isinstance(event, PowerLost) and partition.topic not in self.durable_topics
+
+    def forget_lost(self, known: dict[Partition, KnownT], event: Event) -> None:
+        """Drop what is known of partitions that may have lost something by this event."""
+        if isinstance(event, PowerLost):
+            for partition in [partition for partition in known if self.may_lose(partition, event)]:
+                del known[partition]

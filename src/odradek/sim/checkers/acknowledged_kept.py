@@ -18,10 +18,8 @@ def check(history: History) -> list[str]:
                 owed_somewhere.setdefault(event.partition, []).extend(event.records)
             else:
                 owed.setdefault(event.partition, {}).update(enumerate(event.records, event.offset))
-        for partition in [partition for partition in owed if history.may_lose(partition, event)]:
-            del owed[partition]
-        for partition in [partition for partition in owed_somewhere if history.may_lose(partition, event)]:
-            del owed_somewhere[partition]
+        history.forget_lost(owed, event)
+        history.forget_lost(owed_somewhere, event)
     logs = final_logs(history)
     starts = final_starts(history)
     broken = []

@@ -6,13 +6,12 @@ from odradek.sim.history import Bounds, History, Partition
 
 
 def check(history: History) -> list[str]:
-    told: dict[tuple[Partition, str], list[tuple[int, int]]] = {}
+    told: dict[Partition, dict[str, list[tuple[int, int]]]] = {}
     broken = []
     for index, event in enumerate(history.events):
-        for key in [key for key in told if history.may_lose(key[0], event)]:
-            del told[key]
+        history.forget_lost(told, event)
         if isinstance(event, Bounds):
-            earlier = told.setdefault((event.partition, event.observer), [])
+            earlier = told.setdefault(event.partition, {}).setdefault(event.observer, [])
             most = max((end for when, end in earlier if when < event.asked_at), default=0)
             if event.log_end_offset < most:
                 broken.append(f"{event.partition} was told to end at {most} and then at {event.log_end_offset}")

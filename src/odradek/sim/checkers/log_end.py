@@ -12,8 +12,7 @@ def check(history: History) -> list[str]:
     ends: dict[Partition, list[tuple[int, int]]] = {}
     broken = []
     for index, event in enumerate(history.events):
-        for partition in [partition for partition in ends if history.may_lose(partition, event)]:
-            del ends[partition]
+        history.forget_lost(ends, event)
         if isinstance(event, Acknowledged) and event.offset >= 0:
             known = ends.setdefault(event.partition, [])
             end = event.offset + len(event.records)

@@ -9,8 +9,7 @@ def check(history: History) -> list[str]:
     known: dict[Partition, dict[int, bytes]] = {}
     broken = []
     for event in history.events:
-        for partition in [partition for partition in known if history.may_lose(partition, event)]:
-            del known[partition]
+        history.forget_lost(known, event)
         if isinstance(event, Acknowledged | Read) and event.offset >= 0:
             log = known.setdefault(event.partition, {})
             for offset, record in enumerate(event.records, event.offset):

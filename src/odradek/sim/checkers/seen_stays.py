@@ -12,8 +12,7 @@ from odradek.sim.history import History, Partition, Read
 def check(history: History) -> list[str]:
     seen: dict[Partition, dict[int, bytes]] = {}
     for event in history.events:
-        for partition in [partition for partition in seen if history.may_lose(partition, event)]:
-            del seen[partition]
+        history.forget_lost(seen, event)
         if isinstance(event, Read):
             seen.setdefault(event.partition, {}).update(enumerate(event.records, event.offset))
     logs = final_logs(history)
