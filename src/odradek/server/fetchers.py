@@ -386,7 +386,7 @@ class Fetcher:
 
     def _try_later(self, followed: Followed, code: ErrorCode, message: str = "") -> None:
         self._pause(followed)
-        level = logging.DEBUG if followed.failures < _WORTH_A_WORD else logging.WARNING
+        level = logging.WARNING if followed.failures % _EVERY == _WORTH_A_WORD else logging.DEBUG
         why = message or code.name
         log.log(level, "%s cannot be fetched from broker %s: %s", followed.hosted, self._leader_id, why)
         pause_s = self._pause_s(followed.failures)
@@ -517,6 +517,8 @@ class Fetcher:
 
 _WORTH_A_WORD = 5
 """A new leader may need a moment to hear that it leads: only who fails again and again gets into the log."""
+_EVERY = 60
+"""Of its failures; about one a minute."""
 
 
 class Fetchers:
