@@ -24,7 +24,7 @@ from odradek.configdef import (
 )
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, ConfigsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.server.config import NodeConfig, check_logs
+from odradek.server.config import NodeConfig, check_cordoned, check_logs
 from odradek.server.settings import NODE_CONFIGS
 from odradek.server.unsupported import NO_EFFECT
 from odradek.storage.config import broker_log_defaults
@@ -71,6 +71,7 @@ ACCEPTED_WITHOUT_EFFECT = ConfigTable(
 )
 """What Kafka lets a running broker change and this one does not act on: kept on record, with a warning in the log."""
 
+CORDONED = "cordoned.log.dirs"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 
@@ -138,6 +139,8 @@ def check_broker_configs(config: NodeConfig, name: str, configs: Mapping[str, st
         try:
             values[key_name] = key.parse(text)
             check_logs(values)
+            if key_name == CORDONED and name:
+                check_cordoned(config, values[key_name])
         except ConfigError as wrong:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(wrong)) from wrong
 

@@ -18,6 +18,7 @@ from odradek.storage.config import LogConfig, broker_log_defaults
 
 __all__ = ["Listener", "NodeConfig", "Voter", "load"]
 
+ALL_DIRECTORIES = "*"
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._-]*)):([0-9]+)")
 _HOST_PORT = re.compile(r"(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._-]+)):([0-9]+)")
@@ -53,6 +54,10 @@ class NodeConfig(NodeSettings):
     is_alone: bool
     """Whether nobody else is named: such a node may begin a cluster by itself."""
 
+    def is_cordoned(self, log_dir: str) -> bool:
+        """Whether a directory gets no new partitions (KIP-1066)."""
+        return log_dir in self.cordoned_log_dirs or self.cordoned_log_dirs == (ALL_DIRECTORIES,)
+
     @property
     def is_broker(self) -> bool:
         return "broker" in self.process_roles
@@ -87,6 +92,7 @@ def load(
     config.given = dict(given)
     config.warnings = tuple(_warnings(given, origins or {}))
     _settle_directories(config)
+    check_cordoned(config, config.cordoned_log_dirs)
     _settle_listeners(config, host_name)
     _settle_http(config)
     _settle_quorum(config, host_name)
@@ -419,6 +425,25 @@ def _host_and_port(place: str, key: str, form: str, entry: str) -> tuple[str, in
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def check_cordoned(config: NodeConfig, cordoned: ConfigValue) -> None:
+    """Those without new partitions (KIP-1066) are directories of this node; ConfigError, in Kafka's words, if not."""
+    assert isinstance(cordoned, tuple)
+    if ALL_DIRECTORIES in cordoned:
+        if len(cordoned) > 1:
+            raise ConfigError(
+                "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values",
+                "cordoned.log.dirs",
+            )
+        return
+    missing = [path for path in cordoned if path not in config.log_dirs]
+    if missing:
+        raise ConfigError(
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}",
+            "cordoned.log.dirs",
+        )
 
 
 def check_logs(values: Mapping[str, ConfigValue]) -> None:

@@ -106,6 +106,8 @@ class BrokerLifecycle:
         """Of this life; -1 until the broker is registered."""
         self.fenced = True
         """What the controller said last."""
+        self.cordoned: Callable[[], list[Uuid]] = list
+        """Which log directories get no new partitions."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when another process has taken this broker's place: this one must stop."""
 
@@ -162,6 +164,10 @@ class BrokerLifecycle:
     def directories_failed(self, offline: Sequence[Uuid]) -> None:
         """Tell the controller which log directories do not serve any more, so that others lead what was in them."""
         self._offline = tuple(offline)
+        self._beat_now()
+
+    def directories_cordoned(self) -> None:
+        """Other ones than before, perhaps."""
         self._beat_now()
 
     def stand_aside(self, aside: bool) -> None:
@@ -239,7 +245,7 @@ class BrokerLifecycle:
             want_fence=not self._ready or self._aside,
             want_shut_down=self._leaving,
             offline_log_dirs=list(self._offline),
-            cordoned_log_dirs=[] if knows_cordoned else None,
+            cordoned_log_dirs=self.cordoned() if knows_cordoned else None,
         )
         timeout_ms = LONGEST_SILENCE_MS if self._leaving else self._config.broker_session_timeout_ms
         try:

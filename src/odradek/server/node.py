@@ -335,6 +335,7 @@ class Node:
         self.forwarding = self._channel("forwarding")
         self.lifecycle = BrokerLifecycle(config, self.world, to_live, lambda: self.image)
         self.lifecycle.on_failure = self.fail
+        self.lifecycle.cordoned = self._cordoned
         self.producer_ids = ProducerIds(
             self.channel, self.node_id, self._own_epoch, timeout_ms=config.request_timeout_ms
         )
@@ -392,6 +393,9 @@ class Node:
         self._directories_known = self._are_directories_known(self.image)
         self._tell_directories(whole_image(self.image).created)
 
+    def _cordoned(self) -> list[Uuid]:
+        return [each.directory_id for each in self._directories if each.online and self.config.is_cordoned(each.path)]
+
     def _are_directories_known(self, image: Image) -> bool:
         """Whether this broker's directories are on record: where partitions are says nothing before."""
         own = image.cluster.brokers.get(self.node_id)
@@ -401,7 +405,10 @@ class Node:
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
+            cordoned = self.config.cordoned_log_dirs
             apply_broker_configs(self.config, image.configs)
+            if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
+                self.lifecycle.directories_cordoned()
         self._guard(image)
         if self._held_back is not None:
             self._held_back.append((image, changes))

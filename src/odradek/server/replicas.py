@@ -469,7 +469,9 @@ class Replicas:
                 return directory
         if registered not in _NOT_A_DIRECTORY and len(online) < len(self._config.log_dirs):
             return None
-        return min(online, key=lambda directory: directory.partition_count, default=None)
+        # One that gets nothing new (KIP-1066) gets it all the same where there is no other.
+        is_cordoned = self._config.is_cordoned
+        return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
 
     # Failing disks.
 

@@ -210,6 +210,9 @@ class NodeSettings:
         LIST, ("/tmp/kafka-logs",), "As `log.dirs`, which counts first.", NotEmpty(), HIGH
     )
     log_dirs = Setting[tuple[str, ...]](LIST, None, "The directories that hold the logs.", NotEmpty(), HIGH)
+    cordoned_log_dirs = Setting[tuple[str, ...]](
+        LIST, (), "Those of them that get no new partitions; `*` is all of them.", None, MEDIUM, dynamic=True
+    )
     metadata_log_dir = Setting[str](
         STRING, None, "The directory of the cluster's metadata, if not the first of `log.dirs`.", None, HIGH
     )

@@ -154,7 +154,7 @@ NO_EFFECT = _known(
             follower.replication.throttled.rate leader.replication.throttled.rate""",
         "a node does without it": """
             controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
-            controller.quorum.append.linger.ms cordoned.log.dirs early.start.listeners
+            controller.quorum.append.linger.ms early.start.listeners
             log.dir.failure.timeout.ms num.replica.fetchers
             replica.socket.receive.buffer.bytes server.max.startup.time.ms
             socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms""",

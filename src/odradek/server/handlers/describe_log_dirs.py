@@ -52,6 +52,7 @@ async def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDi
                 ],
                 total_bytes=usage.total_bytes,
                 usable_bytes=usage.usable_bytes,
+                is_cordoned=ctx.node.config.is_cordoned(path),
             )
         )
     return DescribeLogDirsResponse(results=results)
