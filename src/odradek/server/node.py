@@ -20,7 +20,7 @@ from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
-from odradek.ports import World
+from odradek.ports import DISK_FULL, World
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import Message
 from odradek.server.apply import apply_changes, chosen_directories, whole_image
@@ -209,7 +209,14 @@ class Node:
         self._close_ports(self.config.broker_listeners)
         self.purgatory.close()
         try:
-            await self._close_rooms()
+            try:
+                await self._close_rooms()
+            except OSError as failure:
+                if failure.errno not in DISK_FULL:
+                    raise
+                log.error("Not everything could be written, so the next start checks the logs: %s", failure)
+                for directory in self._directories:
+                    directory.go_offline()
             self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
         finally:
             self._close_ports(self.config.listeners)

@@ -291,3 +291,22 @@ def test_a_partition_nobody_knows_is_set_aside_and_kept() -> None:
         assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"kept"]
 
     rig.run(test)
+
+
+def test_a_node_stops_in_order_on_a_full_disk_and_the_next_start_looks_through_its_logs() -> None:
+    rig = Rig()
+
+    async def run() -> None:
+        await rig.create_topic("t")
+        await rig.connect().ask(produce("t", b"kept"), 9)
+        rig.device.capacity = 0
+        await rig.node.stop()
+        rig.life.end()
+        rig.device.locks.clear()
+        rig.device.capacity = 1 << 40
+        assert not rig.device.attach(Life("a tool")).exists("/data/.kafka_cleanshutdown")
+        await rig.start()
+        response = await rig.connect().ask(fetch("t", wanted(0)), 12)
+        assert values(fetched(response)[0]) == [b"kept"]
+
+    rig.run(run)
