@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import operator
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,16 +23,41 @@ from odradek.sim.history import Acknowledged, Bounds, History, Partition, Read, 
 PATIENCE_S = 60.0
 
 
-class Load:
-    """Idempotent producers with acks=all and a consumer on one topic."""
+Promise: TypeAlias = Callable[[History], list[str]]
+ORDER: tuple[Promise, ...] = (checkers.producer_order.check, checkers.producer_state.check)
+"""What only idempotent producers are promised."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, partitions: int, producers: int = 2) -> None:
+
+class Load:
+    """Producers and a consumer on one topic; the producers are idempotent unless `settings` say otherwise.
+
+    `writers` are other producers: each writes in a thread of its own, until `stopping` is set and all that it has sent
+    is answered. `without` are promises that they were not given. `pause_s` is between two records of a partition.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        partitions: int,
+        producers: int = 2,
+        settings: Mapping[str, str | int | bool] | None = None,
+        record_bytes: int = 40,
+        pause_s: float = 0.005,
+        writers: Sequence[Callable[[Load, str], None]] = (),
+        without: Sequence[Promise] = (),
+    ) -> None:
         self.history = History(())
         self.topic = topic
-        self._bootstrap_servers = bootstrap_servers
-        self._partitions = partitions
+        self.bootstrap_servers = bootstrap_servers
+        self.partitions = partitions
+        self.stopping = threading.Event()
+        self._settings = dict(settings or {})
+        self._filling = b"x" * record_bytes
+        self._pause_s = pause_s
+        self._promises = [promise for promise in checkers.ALL if promise not in without]
         self._noting = threading.Lock()
-        self._stopping = threading.Event()
         self.acknowledged = 0
         self.by_partition = [0] * partitions
         """How many are acknowledged in each."""
@@ -38,19 +65,20 @@ class Load:
         """Between two acknowledgements, of whichever producer."""
         self._last_acknowledged = time.monotonic()
         self._failures: list[BaseException] = []
+        written_by = [*writers] or [Load._produce] * producers
         self._threads = [
-            threading.Thread(target=self._guarded, args=(functools.partial(self._produce, f"p{number}"),), daemon=True)
-            for number in range(producers)
+            threading.Thread(target=self._guarded, args=(functools.partial(write, self, f"p{number}"),), daemon=True)
+            for number, write in enumerate(written_by)
         ]
         self._threads.append(threading.Thread(target=self._guarded, args=(self._consume,), daemon=True))
 
     def create_topic(self, *, replication_factor: int = 3, configs: dict[str, str] | None = None) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
-        new = NewTopic(self.topic, self._partitions, replication_factor, config=configs or {"min.insync.replicas": "2"})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        new = NewTopic(self.topic, self.partitions, replication_factor, config=configs or {"min.insync.replicas": "2"})
         admin.create_topics([new])[self.topic].result(PATIENCE_S)
 
     def delete_topic(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         admin.delete_topics([self.topic])[self.topic].result(PATIENCE_S)
 
     @contextlib.contextmanager
@@ -62,7 +90,7 @@ class Load:
         try:
             yield self
         finally:
-            self._stopping.set()
+            self.stopping.set()
             for thread in self._threads:
                 thread.join(2 * PATIENCE_S)
         assert not any(thread.is_alive() for thread in self._threads), "a client did not come to an end"
@@ -83,21 +111,20 @@ class Load:
         while not acknowledged():
             assert time.monotonic() < until, f"not {wanted} were acknowledged, but {self.by_partition}"
             assert not self._failures, self._failures
-            self._stopping.wait(0.01)
+            self.stopping.wait(0.01)
 
     def pass_time(self, duration_s: float) -> None:
         """Let a fault last."""
-        self._stopping.wait(duration_s)
+        self.stopping.wait(duration_s)
 
     def verdict(self) -> list[str]:
         """Read everything once more, from the beginning to the end, and judge."""
         consumer = self._consumer("final")
         try:
-            for index in range(self._partitions):
-                self._read_to_the_end(consumer, index)
+            self._read_to_the_end(consumer)
         finally:
             consumer.close()
-        return checkers.check(self.history)
+        return [broken for promise in self._promises for broken in promise(self.history)]
 
     # The clients.
 
@@ -110,7 +137,7 @@ class Load:
     def _produce(self, name: str) -> None:
         producer = confluent_kafka.Producer(
             {
-                "bootstrap.servers": self._bootstrap_servers,
+                "bootstrap.servers": self.bootstrap_servers,
                 "client.id": name,
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -118,19 +145,35 @@ class Load:
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
                 "topic.metadata.refresh.interval.ms": 1000,
+                **self._settings,
             }
         )
-        numbers = [0] * self._partitions
-        while not self._stopping.is_set():
-            for index in range(self._partitions):
-                record = b"%s/%d/%s" % (name.encode(), numbers[index], b"x" * 40)
-                numbers[index] += 1
-                partition = Partition(self.topic, index)
-                self._note(Sent(name, partition, (record,), again=False))
-                producer.produce(self.topic, record, partition=index, on_delivery=self._delivered(name))
-            producer.poll(0.005)
+        for index, record in self.records_of(name):
+            producer.produce(self.topic, record, partition=index, on_delivery=self._delivered(name))
+            if index == self.partitions - 1:
+                producer.poll(0)
+                self.stopping.wait(self._pause_s)
         left = producer.flush(PATIENCE_S)
         assert not left, f"{left} records of {name} were never answered"
+
+    def records_of(self, name: str) -> Iterator[tuple[int, bytes]]:
+        """What a producer of that name should write until it is time to stop: a partition and a record for it."""
+        for number in itertools.count():
+            for index in range(self.partitions):
+                if self.stopping.is_set():
+                    return
+                record = b"%s/%d/%s" % (name.encode(), number, self._filling)
+                self._note(Sent(name, Partition(self.topic, index), (record,), again=False))
+                yield index, record
+
+    def note_acknowledged(self, name: str, index: int, offset: int, record: bytes) -> None:
+        now = time.monotonic()
+        with self._noting:
+            self.acknowledged += 1
+            self.by_partition[index] += 1
+            self.longest_gap_s = max(self.longest_gap_s, now - self._last_acknowledged)
+            self._last_acknowledged = now
+        self._note(Acknowledged(name, Partition(self.topic, index), offset, (record,), again=False))
 
     def _delivered(self, name: str) -> Callable[[confluent_kafka.KafkaError | None, confluent_kafka.Message], None]:
         def note(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -139,22 +182,15 @@ class Load:
             assert index is not None
             assert isinstance(value, bytes)
             offset = message.offset()
-            if offset is None:
-                offset = -1  # A batch that was sent again and is older than the last five: it is there, somewhere.
-            now = time.monotonic()
-            with self._noting:
-                self.acknowledged += 1
-                self.by_partition[index] += 1
-                self.longest_gap_s = max(self.longest_gap_s, now - self._last_acknowledged)
-                self._last_acknowledged = now
-            self._note(Acknowledged(name, Partition(self.topic, index), offset, (value,), again=False))
+            # Without one, it is a batch that was sent again and is older than the last five: it is there, somewhere.
+            self.note_acknowledged(name, index, -1 if offset is None else offset, value)
 
         return note
 
     def _consumer(self, name: str) -> confluent_kafka.Consumer:
         return confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self._bootstrap_servers,
+                "bootstrap.servers": self.bootstrap_servers,
                 "group.id": f"chaos-{name}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -165,8 +201,8 @@ class Load:
 
     def _consume(self) -> None:
         consumer = self._consumer("live")
-        consumer.assign([confluent_kafka.TopicPartition(self.topic, index, 0) for index in range(self._partitions)])
-        while not self._stopping.is_set():
+        consumer.assign([confluent_kafka.TopicPartition(self.topic, index, 0) for index in range(self.partitions)])
+        while not self.stopping.is_set():
             for message in consumer.consume(500, timeout=0.2):
                 error = message.error()
                 if error is not None:
@@ -175,17 +211,26 @@ class Load:
                 self._note_read("live", message)
         consumer.close()
 
-    def _read_to_the_end(self, consumer: confluent_kafka.Consumer, index: int) -> None:
-        start, end = self._bounds(consumer, index)
-        partition = Partition(self.topic, index)
-        self._note(Bounds(partition, start, end, asked_at=len(self.history.events), final=True))
-        consumer.assign([confluent_kafka.TopicPartition(self.topic, index, start)])
-        next_offset, until = start, time.monotonic() + PATIENCE_S
-        while next_offset < end:
-            assert time.monotonic() < until, f"{partition} could be read up to {next_offset} of {end}"
-            for message in consumer.consume(1000, timeout=1.0):
+    def _read_to_the_end(self, consumer: confluent_kafka.Consumer) -> None:
+        ends = {}
+        starts = []
+        for index in range(self.partitions):
+            start, ends[index] = self._bounds(consumer, index)
+            bounds = Bounds(
+                Partition(self.topic, index), start, ends[index], asked_at=len(self.history.events), final=True
+            )
+            self._note(bounds)
+            starts.append(confluent_kafka.TopicPartition(self.topic, index, start))
+        consumer.assign(starts)
+        reached = {each.partition: each.offset for each in starts}
+        until = time.monotonic() + PATIENCE_S
+        while missing := {index: (reached[index], end) for index, end in ends.items() if reached[index] < end}:
+            assert time.monotonic() < until, f"partitions of {self.topic} could be read up to {missing}"
+            for message in consumer.consume(1000, timeout=0.2):
                 if message.error() is None:
-                    next_offset = self._note_read("final", message, final=True) + 1
+                    index = message.partition()
+                    assert index is not None
+                    reached[index] = self._note_read("final", message, final=True) + 1
 
     def _bounds(self, consumer: confluent_kafka.Consumer, index: int) -> tuple[int, int]:
         """Where the partition starts and ends; this client does not ask again by itself while leaders change hands."""
