@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -34,13 +35,21 @@ def machine() -> str:
     memory = int(_kib(Path("/proc/meminfo").read_text(), "MemTotal") / 1024 / 1024)
     return (
         f"{len(models)} cores of {models[0] if models else 'unknown'}, {memory} GiB, Linux {platform.release()}, "
-        f"{platform.python_implementation()} {platform.python_version()}"
+        f"{platform.python_implementation()} {platform.python_version()}, {_loop()}"
     )
 
 
 def today() -> str:
     """The date and time of the run, UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _loop() -> str:
+    """Which event loop a node of this environment runs on."""
+    try:
+        return f"uvloop {version('uvloop')}"
+    except PackageNotFoundError:
+        return "asyncio's own loop"
 
 
 def _kib(text: str, name: str) -> int:
