@@ -1,7 +1,8 @@
 """Log directories without room: what to say, when to let others lead, and when there is room again.
 
-A full disk refuses writes and serves reads. Where others could lead what cannot be written here, the broker asks to be
-fenced until there is room: it stays a follower of everything, and catches up by itself.
+A full disk refuses writes and serves reads. Where others wait for what cannot be written here, as followers that could
+lead or as a leader that waits for its followers, the broker asks to be fenced until there is room: it leaves every ISR,
+stays a follower of everything, and catches up by itself.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ class FullDisks:
         self._pause_ms = FIRST_PAUSE_MS
         self._timer: asyncio.TimerHandle | None = None
         self.stands_aside = False
-        """Whether others should lead, as this broker cannot write what it leads."""
+        """Whether others should do without this broker, as it cannot write what they wait for."""
         self.on_change: Callable[[], None] = lambda: None
         """Told when `stands_aside` has changed."""
 
-    def refused(self, directory: LogDirectory, *, others_can_lead: bool) -> None:
-        """There was no room for a write."""
+    def refused(self, directory: LogDirectory, *, others_wait: bool) -> None:
+        """There was no room for a write; `others_wait` says that they could do without this broker."""
         if directory not in self._full:
             log.error("Writes are refused: no space left in %s", directory.path)
             self._full[directory] = None
-        if others_can_lead and not self.stands_aside:
-            log.error("Others should lead until there is room again in %s", directory.path)
+        if others_wait and not self.stands_aside:
+            log.error("Others should do without this broker until there is room again in %s", directory.path)
             self.stands_aside = True
             self.on_change()
         if self._timer is None:

@@ -479,15 +479,14 @@ class Replicas:
         """What to answer when a partition's files fail; that of one deleted meanwhile does not speak of the disk."""
         if not self.hosts(hosted):
             return KafkaError(self.why_missing(hosted.topic, hosted.index))
-        others_can_lead = hosted.partition.is_leader and len(hosted.partition.state.isr) > 1
-        return self._directory_error(hosted.directory, failure, others_can_lead=others_can_lead)
+        isr = hosted.partition.state.isr
+        others_wait = self._node_id in isr and len(isr) > 1
+        return self._directory_error(hosted.directory, failure, others_wait=others_wait)
 
-    def _directory_error(
-        self, directory: LogDirectory, failure: OSError, *, others_can_lead: bool = False
-    ) -> KafkaError:
+    def _directory_error(self, directory: LogDirectory, failure: OSError, *, others_wait: bool = False) -> KafkaError:
         """What to answer. A full disk refuses writes and goes on serving reads; any other error ends its use."""
         if failure.errno in DISK_FULL:
-            self.full_disks.refused(directory, others_can_lead=others_can_lead)
+            self.full_disks.refused(directory, others_wait=others_wait)
         elif directory.online:
             log.error("Log directory %s is offline: %s", directory.path, failure)
             self._take_offline(directory)

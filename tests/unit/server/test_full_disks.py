@@ -26,6 +26,7 @@ def test_a_leader_without_room_stands_aside_until_there_is_some() -> None:
             refused = await rig.produce(1, "t", b"b" * 500)
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert told == [True]
+        await rig.fence(1)
         await rig.elect("t", 2, [2, 3])
         assert (await rig.produce(2, "t", b"c" * 500)).error_code == 0
         await asyncio.sleep(10)
@@ -52,18 +53,39 @@ def test_who_could_be_followed_by_nobody_goes_on(isr: list[int]) -> None:
     rig.run(test)
 
 
-def test_a_follower_without_room_need_not_stand_aside() -> None:
+def test_a_follower_without_room_keeps_nobody_waiting() -> None:
     rig = ReplicaRig(3)
 
     async def test() -> None:
         await rig.create_topic("t", [[1, 2, 3]])
         full = rig.brokers[3]
         full.device.capacity = full.device.used
+        waiting = asyncio.ensure_future(rig.produce(1, "t", b"b" * 500))
+        await rig.until(lambda: full.replicas.full_disks.stands_aside, within_s=1)
+        assert not waiting.done()
+        await rig.fence(3)
+        await rig.change("t", isr=[1, 2])
+        assert (await waiting).error_code == 0
+        await asyncio.sleep(3)
+        assert rig.ends("t")[3] == (0, 0)
+        full.device.capacity = PLENTY
+        await rig.until(lambda: rig.ends("t")[3] == (1, 1))
+        await rig.until(lambda: not full.replicas.full_disks.stands_aside, within_s=3)
+
+    rig.run(test)
+
+
+def test_a_follower_that_nobody_waits_for_goes_on() -> None:
+    rig = ReplicaRig(3, properties={"min.insync.replicas": "1"})
+
+    async def test() -> None:
+        rig.refuses = ErrorCode.OPERATION_NOT_ATTEMPTED
+        await rig.create_topic("t", [[1, 2, 3]], isr=[1, 2])
+        full = rig.brokers[3]
+        full.device.capacity = full.device.used
         assert (await rig.produce(1, "t", b"b" * 500, acks=1)).error_code == 0
         await asyncio.sleep(3)
         assert rig.ends("t")[3] == (0, 0)
         assert not full.replicas.full_disks.stands_aside
-        full.device.capacity = PLENTY
-        await rig.until(lambda: rig.ends("t")[3] == (1, 1))
 
     rig.run(test)
