@@ -158,7 +158,10 @@ class Run:
         behind = ", ".join(f"{partition} {count:,}" for partition, count in lag.items() if count)
         parts = [
             f"{plural(self.records_read, 'record')}, {self.records_read / max(seconds, 0.001):,.0f}/s",
-            f"lag {sum(lag.values()):,}" + (f" ({behind})" if behind and len(lag) <= 8 else ""),
+            # Before a first batch nobody knows how far the sinks are.
+            f"lag {sum(lag.values()):,}" + (f" ({behind})" if behind and len(lag) <= 8 else "")
+            if lag
+            else "lag not known",
             f"batch {max((each.batch_ms for each in self.sinks), default=0) / 1000:.1f} s",
         ]
         rows = sum(each.state_rows for each in self.sinks)

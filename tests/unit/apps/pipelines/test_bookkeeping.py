@@ -157,6 +157,14 @@ def test_failures_are_one_sentence(told: str, said: str) -> None:
     assert "\n" not in text
 
 
+def test_a_failure_is_told_from_its_cause() -> None:
+    """Spark's own words for a full disk, seen on one: the reason is three causes down."""
+    failure = RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake")
+    failure.__cause__ = RuntimeError("Job aborted")
+    failure.__cause__.__cause__ = OSError("java.io.IOException: No space left on device")
+    assert "the disk is full" in str(sentence("sink-lake", failure, checkpoint="cp", log_file="log"))
+
+
 def test_a_dead_letter_is_read_from_its_headers() -> None:
     told = {"reason": b"why", "topic": b"t", "partition": b"3", "offset": b"41", "timestamp": b"7", "pipeline": b"p"}
     headers = (("mine", b"1"), *((PREFIX + name, value) for name, value in told.items()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.apps.pipelines.lakes import settings_of
 from odradek.apps.pipelines.session import JARS, connector, settings_for, width
 
 
@@ -39,6 +40,14 @@ def test_the_connector_is_fetched_once(tmp_path: Path) -> None:
     (jars / JARS[0]).write_bytes(b"jar")
     assert connector(environment, {}) == {"spark.jars": ",".join(str(jars / name) for name in JARS)}
     assert connector(environment, {"spark.jars": "mine.jar"}) == {}
+    with_tables = connector(environment, {}, ["delta", "iceberg"])["spark.jars.packages"]
+    assert "io.delta:delta-spark_2.13" in with_tables, "what is there already does not hide what is missing"
+    assert "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13" in with_tables
+
+
+def test_extensions_of_several_formats_are_all_named() -> None:
+    assert settings_of([]) == {}
+    assert settings_of(["delta", "iceberg"])["spark.sql.extensions"].count(",") == 1
 
 
 def test_neither_brokers_nor_the_command_line_import_spark() -> None:
