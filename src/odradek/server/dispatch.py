@@ -59,7 +59,7 @@ class Endpoints:
 
     def __init__(self, role: Role) -> None:
         self.announced = served_on(role)
-        self._role = role
+        self.role = role
         self._forwards = role is Role.BROKER
         self._compiled: dict[int, Endpoint] = {}
         """By key and version in one number, as `get` is asked for them."""
@@ -68,7 +68,7 @@ class Endpoints:
     @property
     def routes(self) -> dict[ApiKey, Route]:
         """With all handlers loaded."""
-        return routes_of(self._role)
+        return routes_of(self.role)
 
     def used(self) -> Iterator[tuple[ApiKey, int, Endpoint]]:
         """Key, version and endpoint of everything that was asked for so far."""
@@ -86,7 +86,7 @@ class Endpoints:
                 f"version {version} of {served.api_key.name} is not served "
                 f"(versions {served.min_version} to {served.max_version} are)"
             )
-        route = route_of(served.api_key, self._role)
+        route = route_of(served.api_key, self.role)
         forwarded = route.forwarded and self._forwards
         endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version, forwarded=forwarded)
         return endpoint

@@ -285,9 +285,10 @@ class MetadataFollower:
         if partition is None:
             self._complain("%s:%d answers for another partition", *address)
             return False
-        news = wire.leader_news(partition.current_leader, response.node_endpoints, partition.error_code)
+        leader = partition.current_leader
         async with quorum.turn:
-            if news.error or raft.leader_id != news.leader_id or raft.epoch != news.epoch:
+            if partition.error_code or raft.leader_id != leader.leader_id or raft.epoch != leader.leader_epoch:
+                news = wire.leader_news(leader, response.node_endpoints, partition.error_code)
                 settled = raft.heard(news, self._world.clock.monotonic_ms())
                 await quorum.carry_out()
                 if settled or raft.leader_id != news.leader_id or raft.epoch != news.epoch:

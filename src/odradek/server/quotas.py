@@ -224,6 +224,13 @@ def charge_mutations(ctx: Context, partitions: int, *, strict_since: int) -> int
     return quotas.mutated(ctx.user, ctx.client_id or "", partitions, strict=ctx.api_version >= strict_since)
 
 
+def is_metered(ctx: Context, request: Message) -> bool:
+    """A broker is not held up for what its clients ask for, nor for keeping up with its leaders."""
+    if not ctx.node.quotas.active or ctx.is_peer:
+        return False
+    return not (isinstance(request, FetchRequest) and _is_followers(request))
+
+
 async def metered(
     ctx: Context, request: Message, frame_bytes: int, handler: Coroutine[Any, Any, Message | None]
 ) -> Message | None:
@@ -232,9 +239,6 @@ async def metered(
     Time counts as long as the loop was kept; what a handler waits for costs nobody anything.
     """
     node = ctx.node
-    if ctx.is_peer or (isinstance(request, FetchRequest) and _is_followers(request)):
-        # A broker is not held up for what its clients ask for, nor for keeping up with its leaders.
-        return await handler
     monotonic_ms = node.world.clock.monotonic_ms
     started_ms = monotonic_ms()
     try:

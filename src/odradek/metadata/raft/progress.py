@@ -74,7 +74,7 @@ class Progress:
     def _replica(self, key: ReplicaKey) -> Replica:
         """A voter that is known by its id alone is whoever fetches under that id."""
         for voter in self.voters:
-            if voter.key.matches(key):
+            if voter.key.node_id == key.node_id and voter.key.matches(key):
                 return voter
         place = (key.node_id, key.directory_id)
         found = self._replicas.get(place)
@@ -85,7 +85,7 @@ class Progress:
 
     def find(self, key: ReplicaKey) -> Replica | None:
         for voter in self.voters:
-            if voter.key.matches(key):
+            if voter.key.node_id == key.node_id and voter.key.matches(key):
                 return voter
         return self._replicas.get((key.node_id, key.directory_id))
 

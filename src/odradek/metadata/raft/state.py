@@ -142,6 +142,7 @@ class State:
         self._voters_seen: tuple[Voter, ...] | None = None
         """Of whom `_is_voter` was found out: it is asked for at every step."""
         self._is_voter = False
+        self._standing = Standing(NO_NODE, LeaderEpoch(-1), None)
         self.membership = membership
         self.role = Role.UNATTACHED
         self._cluster_id = cluster_id
@@ -202,7 +203,10 @@ class State:
 
     @property
     def standing(self) -> Standing:
-        return Standing(self.leader_id, self.epoch, self.leader_address)
+        known = self._standing
+        if known.epoch != self.epoch or known.leader_id != self.leader_id or known.address != self.leader_address:
+            known = self._standing = Standing(self.leader_id, self.epoch, self.leader_address)
+        return known
 
     @property
     def next_due_ms(self) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import encode
@@ -21,7 +22,7 @@ from odradek.protocol.messages.api_versions import (
 )
 from odradek.server.context import Context
 from odradek.server.routes import Role, serves
-from odradek.server.served import Served
+from odradek.server.served import Served, served_on
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _SOFTWARE_VERSION = 3
@@ -37,7 +38,7 @@ async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     image = ctx.node.image
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=[_announce(served) for served in ctx.listener.endpoints.announced.values()],
+        api_keys=_announced_on(ctx.listener.endpoints.role),
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.minimum, max_version=feature.maximum)
             for feature in ctx.node.supported_features
@@ -60,6 +61,12 @@ def unsupported_version_answer(announced: Mapping[ApiKey, Served]) -> bytes:
         ),
         0,
     )
+
+
+@cache
+def _announced_on(role: Role) -> list[ApiVersion]:
+    """Made once: whoever connects asks for it, and it is the longest of all small answers."""
+    return [_announce(served) for served in served_on(role).values()]
 
 
 def _announce(served: Served) -> ApiVersion:

@@ -48,9 +48,10 @@ class BufferPool:
         free = self._free.get(size)
         return free.pop() if free else Buffer(size)
 
-    def give_back(self, buffer: Buffer) -> None:
+    def give_back(self, buffer: Buffer, used: int) -> None:
+        """`used` is how much of it, from its beginning on, held something."""
         if self._poison:
-            buffer.view[:] = bytes((_POISON,)) * buffer.size
+            buffer.view[:used] = bytes((_POISON,)) * used
         free = self._free.get(buffer.size)
         if free is not None and len(free) * buffer.size < POOLED_BYTES_PER_SIZE:
             free.append(buffer)

@@ -26,7 +26,7 @@ from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.handlers.api_versions import unsupported_version_answer
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.promise import Promise
-from odradek.server.quotas import metered
+from odradek.server.quotas import is_metered, metered
 from odradek.server.routes import Routine, RoutineMaker
 from odradek.server.suspended import Suspended
 
@@ -335,7 +335,7 @@ class Connection:
         else:
             larger = self._pool.take(size)
             larger.view[:have] = begun
-            self._pool.give_back(buffer)
+            self._pool.give_back(buffer, start + have)
             self._buffer = buffer = larger
         self._start, self._end = 0, have
         return buffer
@@ -344,8 +344,8 @@ class Connection:
         buffer = self._buffer
         if buffer is not None:
             self._buffer = None
+            self._pool.give_back(buffer, self._end)
             self._start = self._end = self._frame_end = 0
-            self._pool.give_back(buffer)
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
@@ -405,7 +405,7 @@ class Connection:
         self.last_request_ms = self._clock.monotonic_ms()
         context = Context(self._scope.node, self._scope, version, client_id, self.id)
         handler = endpoint.handle(context, request)
-        if guarded and self._scope.node.quotas.active:
+        if guarded and is_metered(context, request):
             handler = metered(context, request, len(frame), handler)
         self._step(endpoint, correlation_id, handler)
         return True

@@ -26,7 +26,7 @@ def test_what_comes_back_is_given_out_again() -> None:
     pool = BufferPool()
     first, second = pool.take(0), pool.take(0)
     assert first is not second
-    pool.give_back(first)
+    pool.give_back(first, 0)
     assert pool.take(100) is first
     assert pool.take(100) is not first
 
@@ -36,7 +36,7 @@ def test_a_bounded_number_is_kept(size: int) -> None:
     pool = BufferPool()
     taken = [pool.take(size) for _ in range(POOLED_BYTES_PER_SIZE // size + 3)]
     for buffer in taken:
-        pool.give_back(buffer)
+        pool.give_back(buffer, 0)
     again = [pool.take(size) for _ in taken]
     kept = sum(any(buffer is old for old in taken) for buffer in again)
     assert kept == (POOLED_BYTES_PER_SIZE // size if size <= LARGEST_POOLED_BUFFER else 0)
@@ -47,5 +47,5 @@ def test_poison_shows_a_view_that_outlived_its_request() -> None:
     buffer = pool.take(0)
     buffer.view[:5] = b"hello"
     stale = buffer.view[:5]
-    pool.give_back(buffer)
+    pool.give_back(buffer, 5)
     assert bytes(stale) == b"\xdd" * 5
