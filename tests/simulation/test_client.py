@@ -119,3 +119,24 @@ def test_a_stalled_network_times_requests_out_and_they_are_sent_again() -> None:
         assert_each_once_and_in_order(await consume(client))
 
     play(3, test)
+
+
+def test_a_consumer_that_finds_nobody_for_long_goes_on_when_somebody_is_there() -> None:
+    """A poll returns nothing then; that a coordinator was away for longer than one call may take ends no consumer."""
+
+    async def test(cluster: Cluster, client: Client) -> None:
+        await produce(client, {})
+        settings: Given = {"group.id": "g", "auto.offset.reset": "earliest", "default.api.timeout.ms": 1_000}
+        async with client.consumer({**settings, "request.timeout.ms": 500}) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            await cluster.crash("process")
+            for _ in range(6):
+                assert await consumer.poll(1_000) == []
+            await cluster.start()
+            records: list[ConsumerRecord] = []
+            for _ in range(POLLS):
+                records += await consumer.poll(2_000)
+            assert [record.offset for record in records] == list(range(len(records)))
+            assert records
+
+    play(1, test)

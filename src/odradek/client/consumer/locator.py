@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.consumer.fetcher import RESETS
 from odradek.client.consumer.positions import NOWHERE, PartitionState, Positions
-from odradek.client.errors import Misused, NoOffsetForPartition, may_pass
+from odradek.client.errors import ClientError, Misused, NoOffsetForPartition, may_pass
 from odradek.client.leaders import Answers, FoundOffset, list_offsets
 from odradek.client.offsets import CommittedOffset, fetch_offsets
 from odradek.protocol.errors import KafkaError
@@ -35,9 +35,18 @@ class Locator:
             done.result()
         missing = [partition for partition, state in self._positions.items() if state.position == NOWHERE]
         if missing and self._running is None:
-            self._running = asyncio.ensure_future(self.locate())
+            self._running = asyncio.ensure_future(self._locate_sometime())
             self._running.add_done_callback(lambda _: self._wake())
         return len(missing) < len(self._positions) or not missing
+
+    async def _locate_sometime(self) -> None:
+        """As long as a failure may pass, a poll returns nothing, and a later one finds the place."""
+        try:
+            await self.locate()
+        except (KafkaError, ClientError) as failure:
+            if not may_pass(failure):
+                raise
+            await asyncio.sleep(self._cluster.backoff_ms(0) / 1000)
 
     async def locate(self) -> None:
         """Give every partition that has none a position; one whose topic is not there yet is left for next time."""
