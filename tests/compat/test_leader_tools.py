@@ -91,6 +91,9 @@ def lacking(cluster: Cluster, cli: Cli) -> dict[str, list[str]]:
         )
         ours = cli.json("topic", "describe", f"--{kind}-partitions")
         assert sorted(f"{each['topic']}-{each['partition']}" for each in ours) == found[kind], (kind, said)
+    health = json.loads(cli.run("cluster", "health", "--format", "json").out)
+    assert sorted(health["under_replicated"]) == found["under-replicated"]
+    assert sorted(health["without_leader"]) == found["unavailable"]
     return {kind: [name for name in names if name.startswith(OWN)] for kind, names in found.items()}
 
 
@@ -125,7 +128,7 @@ def test_a_throttle_is_set_honoured_changed_and_removed(cluster: Cluster, tmp_pa
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     planned = (*address, "--reassignment-json-file", plan)
     tool(TOPICS, *address, "--create", "--topic", "slow", "--replica-assignment", "1:2")
-    load(cluster, "slow", 3_000_000)
+    load(cluster, "slow", 20_000_000)  # Whatever the rate, a fetch's worth (1 MiB) goes through every 11 seconds.
 
     assert lines(tool(REASSIGN, *planned, "--execute", "--throttle", "1000")) == [
         "Current partition replica assignment",
