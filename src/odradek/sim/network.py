@@ -436,7 +436,7 @@ class SimulatedNetwork:
         near = SimulatedWire(internet, self.life, self.machine, host, window)
         far = SimulatedWire(internet, there.life, there.machine, self.machine, window)
         near.peer, far.peer = far, near
-        near.asks = self.machine in internet.machines
+        near.asks = self.machine in internet.machines and host != self.machine
         internet.wires += (near, far)
         internet.trace.note(near.name, f"connected to port {port}")
         internet.loop.call_soon(lambda: far.start(listening.accept(far)), context=there.life.context)
