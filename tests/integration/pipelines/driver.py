@@ -11,7 +11,7 @@ from pathlib import Path
 
 from odradek.apps.pipelines.plugin import QUICK_JVM
 
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 
 
 class Driver:

@@ -44,7 +44,7 @@ print(json.dumps(sorted((row.n, row.odd) for row in rows.collect())))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_table_is_exact_after_a_kill(form: str, written: Callable[[str], Path], tmp_path: Path) -> None:
     try:
@@ -82,6 +82,6 @@ def test_a_table_is_exact_after_a_kill(form: str, written: Callable[[str], Path]
 def read(form: str, base: Path) -> list[list[int]]:
     """By a session of its own: one that runs already cannot be given the format."""
     command = [sys.executable, "-c", READING, form, str(base), str(base / "reading.log")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    told = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True).stdout
     rows: list[list[int]] = json.loads(told.splitlines()[-1])
     return rows

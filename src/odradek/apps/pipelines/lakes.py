@@ -84,7 +84,8 @@ def compact(spark: SparkSession, form: str, place: str) -> tuple[int, int]:
     table = iceberg_table(spark, place)
     catalog = table.partition(".")[0]
     name = _absolute(place).rpartition("/")[2]
-    row = spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '`{name}`')").collect()[0]
+    options = "options => map('min-input-files', '2')"  # Its own five a partition would leave most lakes as they are.
+    row = spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '`{name}`', {options})").collect()[0]
     return int(row.rewritten_data_files_count), int(row.added_data_files_count)
 
 
