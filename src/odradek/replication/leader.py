@@ -59,7 +59,7 @@ class FollowerProgress:
 class Leadership:
     """One leader epoch of a partition with followers."""
 
-    __slots__ = ("epoch_start_offset", "followers", "in_sync", "leader_epoch", "node_id", "partition_epoch")
+    __slots__ = ("began_ms", "epoch_start_offset", "followers", "in_sync", "leader_epoch", "node_id", "partition_epoch")
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class Leadership:
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         """The end of the log when this node took over: all before it is of earlier leaders."""
+        self.began_ms = now_ms
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.settle(partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms)
 

@@ -32,7 +32,7 @@ from odradek.server.departures import Departures
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.full_disks import FullDisks
 from odradek.server.hosted import NO_TRAFFIC, Hosted, Traffic
-from odradek.server.refused_batches import RefusedBatches
+from odradek.server.refused_batches import REMEMBERED_MS, RefusedBatches
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.server.throttles import Throttles
 from odradek.server.unopened import Unopened
@@ -153,10 +153,11 @@ class Replicas:
             info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
             raise self.failed_append(hosted, batch, failure) from failure
-        except KafkaError as refusal:
+        except KafkaError as refused:
             hosted.failed_appends += 1
+            refusal = self._out_of_order_here(hosted, refused)
             self.refused_batches.note(hosted.topic_id, hosted.index, batch, refusal)
-            raise
+            raise refusal from None
         hosted.appends += 1
         hosted.bytes_in += len(batch)
         if partition.leadership is not None:
@@ -168,6 +169,15 @@ class Replicas:
             else:
                 hosted.held_bytes += len(batch)
         return info
+
+    def _out_of_order_here(self, hosted: Hosted, refused: KafkaError) -> KafkaError:
+        """What a leader says that took over a moment ago: the batch before may have been refused or lost elsewhere."""
+        leadership = hosted.partition.leadership
+        if refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or leadership is None:
+            return refused
+        if self._world.clock.monotonic_ms() - leadership.began_ms >= REMEMBERED_MS:
+            return refused
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, refused.message)
 
     def failed_append(self, hosted: Hosted, batch: memoryview, failure: OSError) -> KafkaError:
         """What to answer to a batch that could not be written."""

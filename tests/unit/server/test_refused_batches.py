@@ -47,6 +47,7 @@ def test_a_new_producers_second_batch_does_not_go_first() -> None:
         assert await produce(rig, 0) == (ErrorCode.NONE, 0)
         assert await produce(rig, 1) == (ErrorCode.NONE, 1)
         assert await produce(rig, 2) == (ErrorCode.NONE, 2)
+        await asyncio.sleep(6)
         assert await produce(rig, 4) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
     rig.run(test)
@@ -84,6 +85,24 @@ def test_a_leader_that_did_not_know_that_it_leads() -> None:
         assert await produce(rig, 2, broker=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         assert await produce(rig, 1, broker=2) == (ErrorCode.NONE, 1)
         assert await produce(rig, 2, broker=2) == (ErrorCode.NONE, 2)
+
+    rig.run(test)
+
+
+def test_a_new_leader_calls_nothing_out_of_order_for_a_while() -> None:
+    """It led before, took the first batch, was replaced and lost it; the second comes when it leads again."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        assert await produce(rig, 0) == (ErrorCode.NONE, 0)
+        await asyncio.sleep(6)
+        assert await produce(rig, 2) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        await rig.elect("t", 2, [1, 2])
+        await rig.elect("t", 1, [1, 2])
+        assert await produce(rig, 2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await produce(rig, 1) == (ErrorCode.NONE, 1)
+        assert await produce(rig, 2) == (ErrorCode.NONE, 2)
 
     rig.run(test)
 
