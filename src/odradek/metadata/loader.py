@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from odradek.metadata.image import EMPTY_IMAGE, Changes, Delta, Image, Provenance
-from odradek.metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from odradek.metadata.image import EMPTY_IMAGE, NO_CHANGES, Changes, Delta, Image, Provenance
+from odradek.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
 from odradek.protocol.codec import Message
+from odradek.values import replace
 
 
 class Loader:
@@ -24,8 +30,11 @@ class Loader:
         """Whether a transaction was begun and neither ended nor aborted; only a leader that died leaves one so."""
         return self._held is not None
 
-    def replay(self, records: Iterable[Message], provenance: Provenance) -> Changes:
+    def replay(self, records: Sequence[Message], provenance: Provenance) -> Changes:
         """Take one committed batch in; the image carries `provenance`, the batch's last record, afterwards."""
+        if self._held is None and all(isinstance(record, NoOpRecord) for record in records):
+            self.image = replace(self.image, provenance=provenance)  # All that an idle leader writes.
+            return NO_CHANGES
         delta = Delta(self.image)
         for record in records:
             match record:

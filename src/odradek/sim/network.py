@@ -235,8 +235,11 @@ class SimulatedWire:
                 peer._hear_loss()
             return
         view = owner.buffer()
-        assert len(view), "a wire's owner offered no room"
-        most = min(len(view), self._flight_bytes)
+        size = len(view)
+        assert size, "a wire's owner offered no room"
+        most = self._flight_bytes
+        if most > size:
+            most = size
         internet = self._internet
         draw = internet.random
         count = most if draw() < internet.whole else 1 + int(draw() * most)
@@ -245,7 +248,7 @@ class SimulatedWire:
             return
         if count > self._largest:
             self._largest = count
-        room = max(count, min(len(view), 2 * self._largest, len(_POISON)))
+        room = max(count, min(size, 2 * self._largest, len(_POISON)))
         view[:room] = data + _POISON[count:room]
         internet.trace.note(self.name, f"{count} bytes")
         owner.received(count)

@@ -98,6 +98,9 @@ class Changes:
     brokers_changed: bool
 
 
+NO_CHANGES = Changes(topics=TopicChanges(created=(), changed=(), deleted=()), configs=(), brokers_changed=False)
+
+
 class Delta:
     """Replay records, then `apply` once; with `in_place` the base is a private copy, and is changed itself."""
 
