@@ -67,8 +67,11 @@ class IsrChanges:
         """Ask for it, with whatever else comes up in this turn."""
         self._waiting[hosted] = proposal
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-            self._task.add_done_callback(self._ended)
+            self._start()
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -77,9 +80,13 @@ class IsrChanges:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        failure = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            return
+        failure = task.exception()
         if failure is not None:
             self.on_failure(failure)
+        elif self._waiting:  # Submitted after its last look, and before anybody was told that it has ended.
+            self._start()
 
     async def _run(self) -> None:
         while self._waiting:
