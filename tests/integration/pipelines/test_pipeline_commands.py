@@ -53,3 +53,18 @@ def test_a_checkpoint_is_made_and_forgotten(cli: Cli, project: Path, tmp_path: P
         cli.ok("pipeline", "reset", project, "--data", tmp_path, "--yes").out == "words starts over at the next run.\n"
     )
     assert not checkpoint.exists()
+
+    log = tmp_path / "lake" / "words" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_text("v1")
+    for action in ("run", "compact"):
+        assert "was written under another checkpoint (up to batch 0)" in cli.refused(
+            "pipeline", action, project, "--data", tmp_path
+        )
+    cli.ok("pipeline", "reset", project, "--data", tmp_path, "--yes")
+    assert log.exists()
+    cli.ok("pipeline", "reset", project, "--data", tmp_path, "--yes", "--delete-files")
+    assert not log.exists()
+    assert "no sink lakes that is made of files. Did you mean lake?" in cli.refused(
+        "pipeline", "compact", project, "--sink", "lakes"
+    )

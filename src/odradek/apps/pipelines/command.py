@@ -93,7 +93,7 @@ def listing(options: argparse.Namespace) -> int:
 
 
 def reset(options: argparse.Namespace) -> int:
-    """Forget how far a pipeline is: its checkpoint and its group. What is in the sinks stays."""
+    """Forget how far a pipeline is: its checkpoint and its group. Its sinks stay, but for files if asked."""
     pipeline = load(options.file)
     checkpoint = Checkpoint(_wishes(options).checkpoint_of(pipeline), pipeline)
     if not checkpoint.is_local:
@@ -101,7 +101,8 @@ def reset(options: argparse.Namespace) -> int:
     if not options.yes:
         raise Sentence(
             f"this forgets {checkpoint.place} and what group {pipeline.group} has committed, so that the next run "
-            "reads everything again, into the same sinks: say --yes if that is what you want.",
+            "reads everything again, into the same sinks (those of Parquet files must be empty: --delete-files): "
+            "say --yes if that is what you want.",
             2,
         )
     files = parquet_places(pipeline, _wishes(options).data) if options.delete_files else {}
