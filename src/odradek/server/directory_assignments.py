@@ -52,8 +52,11 @@ class DirectoryAssignments:
         """Soon, in one request with all that comes meanwhile."""
         self._waiting.update({(each.topic_id, each.partition): each.directory for each in assignments})
         if self._waiting and self._task is None:
-            self._task = asyncio.create_task(self._tell())
-            self._task.add_done_callback(self._told)
+            self._start()
+
+    def _start(self) -> None:
+        self._task = asyncio.create_task(self._tell())
+        self._task.add_done_callback(self._told)
 
     def close(self) -> None:
         if self._task is not None:
@@ -81,6 +84,8 @@ class DirectoryAssignments:
         self._task = None
         if not task.cancelled():
             task.result()
+            if self._waiting:  # Told after its last look, and before anybody knew that it has ended.
+                self._start()
 
 
 def _by_directory(assignments: dict[tuple[Uuid, int], Uuid]) -> list[RequestedDirectoryData]:

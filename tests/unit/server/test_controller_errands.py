@@ -125,3 +125,23 @@ def test_many_choices_go_in_several_requests() -> None:
         assert [len(each) for each in told(controllers)] == [MAX_ASSIGNMENTS_PER_REQUEST, 10]
 
     play(test)
+
+
+def test_a_choice_that_comes_as_the_last_ones_are_taken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(controllers: Controllers) -> None:
+        controllers.script(1, ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda request: AssignReplicasToDirsResponse())
+        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, timeout_ms=1_000)
+        ask = controllers.channel.ask
+
+        async def ask_and_choose(request: Any, *, timeout_ms: int) -> Any:
+            answer = await ask(request, timeout_ms=timeout_ms)
+            if len(told(controllers)) == 1:
+                asyncio.get_running_loop().call_soon(assignments.tell, [assignment(1, 6)])
+            return answer
+
+        monkeypatch.setattr(controllers.channel, "ask", ask_and_choose)
+        assignments.tell([assignment(0, 5)])
+        await asyncio.sleep(1)
+        assert told(controllers) == [{0: number(5)}, {1: number(6)}]
+
+    play(test)
