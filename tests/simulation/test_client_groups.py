@@ -150,3 +150,19 @@ def test_who_is_thrown_out_while_joining_owns_nothing_before_it_has_joined_again
             assert len(consumer.assignment) == PARTITIONS
 
     play(1, test)
+
+
+def test_a_coordinator_that_metadata_does_not_name_any_more_is_looked_for_again() -> None:
+    """All brokers but one were away when a client asked; it would have tried the one it remembered for ever."""
+
+    async def test(cluster: Cluster, client: Client) -> None:
+        ports = Ports(cluster.client_network("m"), cluster.clock, SimulatedEntropy(random.Random("m entropy")))
+        settings: Given = {"bootstrap.servers": f"{BROKER}:{PORT}", "group.id": "g", "default.api.timeout.ms": 2_000}
+        async with Consumer(ports, settings) as consumer:
+            consumer.subscribe(["t"])
+            while not consumer.assignment:
+                await consumer.poll(100)
+            consumer.cluster.brokers = {}
+            await consumer.commit({consumer.assignment[0]: 0})
+
+    play(1, test)

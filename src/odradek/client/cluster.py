@@ -295,9 +295,12 @@ class Cluster:
     # Coordinators.
 
     async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
-        """The broker that looks after a group or a transactional id; one try, asked once and then remembered."""
+        """The broker that looks after a group or a transactional id; one try, asked once and then remembered.
+
+        One that metadata does not name any more is gone, and somebody else does it now.
+        """
         known = self._coordinators.get((kind, key))
-        if known is not None:
+        if known is not None and known in self.brokers:
             return known
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
         response = await self.ask(request, FindCoordinatorResponse)
