@@ -35,7 +35,7 @@ RECORD_BYTES = 100
 WARM_UPS = 2
 """Turns of each server that are not counted: Spark's compiler is busy with the first."""
 REPETITIONS = 5
-RECORDS = {"bench-records": 800_000, "bench-orders": 200_000}
+RECORDS = {"bench-records": 800_000, "bench-orders": 400_000}
 """So many that a run takes seconds, of which those that do not depend on the records are few."""
 TEST_FLOOR_S = 3.0
 LATENCY_RECORDS = 60
