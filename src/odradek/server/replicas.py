@@ -173,9 +173,12 @@ class Replicas:
     def _out_of_order_here(self, hosted: Hosted, refused: KafkaError) -> KafkaError:
         """What a leader says that took over a moment ago: the batch before may have been refused or lost elsewhere."""
         leadership = hosted.partition.leadership
-        if refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or leadership is None:
-            return refused
-        if self._world.clock.monotonic_ms() - leadership.began_ms >= REMEMBERED_MS:
+        if (
+            refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            or leadership is None
+            or leadership.leader_epoch == 0  # Nobody led before.
+            or self._world.clock.monotonic_ms() - leadership.began_ms >= REMEMBERED_MS
+        ):
             return refused
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, refused.message)
 
