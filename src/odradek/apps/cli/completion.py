@@ -175,6 +175,7 @@ def _connection(words: Sequence[str]) -> argparse.Namespace:
     """The options that say which cluster, out of words that are no whole command yet."""
     flags = {
         "-b": "bootstrap_server",
+        "--bootstrap": "bootstrap_server",
         "--bootstrap-server": "bootstrap_server",
         "--profile": "profile",
         "--command-config": "command_config",

@@ -37,6 +37,7 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--bootstrap-server",
+        "--bootstrap",
         "-b",
         metavar="HOST:PORT",
         help="where to find the cluster (ODRADEK_BOOTSTRAP; else the profile's, else 127.0.0.1:9092)",

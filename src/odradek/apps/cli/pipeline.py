@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import Actions, add_actions, add_format_option, add_many, natural, positive
+from odradek.apps.cli.options import (
+    Actions,
+    add_actions,
+    add_connection_options,
+    add_format_option,
+    add_many,
+    natural,
+    positive,
+)
 
 COMMAND = "odradek.apps.pipelines.command"
 
@@ -14,7 +22,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     running = _action(actions, "run", "run a pipeline until it is stopped, or has read all there is")
     add_run_options(running)
     checking = _action(actions, "validate", "find mistakes in a pipeline without running it")
-    _add_cluster_options(checking)
+    add_connection_options(checking)
     _add_spark_options(checking)
     checking.add_argument("--offline", action="store_true", help="do not ask brokers whether the topics are there")
     explaining = _action(actions, "explain", "show a pipeline's graph and the plans that Spark makes of it")
@@ -25,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_format_option(listing)
     listing.set_defaults(run=f"{COMMAND}:listing")
     resetting = _action(actions, "reset", "forget how far a pipeline is, so that it reads everything again")
-    _add_cluster_options(resetting)
+    add_connection_options(resetting)
     _add_places(resetting)
     resetting.add_argument("--yes", action="store_true", help="yes, forget it")
     resetting.add_argument(
@@ -53,7 +61,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     making.add_argument("--directory", metavar="DIR", help="where to (default: a directory of that name)")
     making.set_defaults(run=f"{COMMAND}:new")
     replaying = _action(actions, "replay-dead-letters", "send records that did not fit back to their topics")
-    _add_cluster_options(replaying)
+    add_connection_options(replaying)
     add_format_option(replaying)
     replaying.add_argument("--list", action="store_true", help="show them and why, and send nothing")
     replaying.add_argument("--dry-run", action="store_true", help="say how many would be sent")
@@ -65,7 +73,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What a run takes, also under `python FILE` and `spark-submit FILE`."""
-    _add_cluster_options(parser)
+    add_connection_options(parser)
     _add_spark_options(parser)
     _add_places(parser)
     parser.add_argument("--available-now", action="store_true", help="read what is there now, then stop")
@@ -84,19 +92,6 @@ def _action(actions: Actions, name: str, help_line: str) -> argparse.ArgumentPar
     action.add_argument("file", metavar="FILE", help="Python or YAML that declares the pipeline")
     action.set_defaults(run=f"{COMMAND}:{name.replace('-', '_')}")
     return action
-
-
-def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("cluster")
-    group.add_argument(
-        "--bootstrap-server",
-        "--bootstrap",
-        "-b",
-        metavar="HOST:PORT",
-        help="where to find the cluster (ODRADEK_BOOTSTRAP; else the profile's, else 127.0.0.1:9092)",
-    )
-    group.add_argument("--profile", metavar="NAME", help="use this profile (ODRADEK_PROFILE; see odradek profile)")
-    group.add_argument("--command-config", metavar="FILE", help="settings of clients, as Kafka's client.properties")
 
 
 def _add_spark_options(parser: argparse.ArgumentParser) -> None:
