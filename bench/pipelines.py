@@ -252,7 +252,7 @@ def report(found: dict[int, dict[str, object]], *, counts: dict[str, int], repea
     lines = [
         PIPELINE_HEADING,
         "",
-        f"`python -m bench.pipelines` on {today()}, {seconds / 60:.0f} minutes. {machine()},",
+        f"`python -m bench.pipelines --repeat {repeat}` on {today()}, {seconds / 60:.0f} minutes. {machine()},",
         "shared by Spark, both servers and whatever else ran.",
         f"{counts['bench-records']:,} records of {RECORD_BYTES} B to Parquet and to a topic;",
         f"{counts['bench-orders']:,} orders (JSON) joined with {CUSTOMERS:,} customers and",

@@ -108,7 +108,8 @@ acknowledged record of a new topic. `partitions-1000` ends when every partition 
 
 CLUSTER_HEADING = "# Clusters"
 PIPELINE_HEADING = "# Pipelines"
-PARTS = (CLUSTER_HEADING, PIPELINE_HEADING)
+SIMULATION_HEADING = "# The simulation"
+PARTS = (CLUSTER_HEADING, PIPELINE_HEADING, SIMULATION_HEADING)
 """Each is written by a program of its own, and left alone by the others."""
 
 
