@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import confluent_kafka
 from tests.chaos.load import Load
-from tests.chaos.watching import leader_of, wait_until_in_sync
+from tests.chaos.watching import leader_of, wait_until_forgotten, wait_until_in_sync
 
 from odradek.testing.cluster import RunningCluster, running_cluster
 from odradek.testing.namespaces import Archipelago, archipelago
@@ -64,8 +64,10 @@ def two_apart(cluster: RunningCluster, islands: Archipelago, load: Load) -> None
 def others_serve(cluster: RunningCluster, cut_off: int) -> None:
     """A client that asks the others writes with acks=all, whoever led before.
 
-    One that asks the node which was cut off may be told, and believe, that it still leads, as with Kafka.
+    One that asks the node which was cut off may be told, and believe, that it still leads, as with Kafka: so this one
+    comes when the others do not name it any more.
     """
+    wait_until_forgotten(cluster, cut_off)
     servers = ",".join(node.bootstrap_server for node in cluster.brokers if node.node_id != cut_off)
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
     written: list[object] = []

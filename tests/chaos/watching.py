@@ -47,10 +47,23 @@ def wait_until_in_sync(cluster: RunningCluster, topic: str, replicas: int = 3) -
     until(views, agreed, f"{replicas} replicas in sync everywhere")
 
 
+def wait_until_forgotten(cluster: RunningCluster, node_id: int) -> None:
+    """Until none of the others names that node to clients: it is fenced, and has been for a while."""
+    others = [node for node in cluster.brokers if node.node_id != node_id]
+
+    def named() -> list[list[int]]:
+        return [sorted(_ask(node).list_topics(timeout=10).brokers) for node in others]
+
+    until(named, lambda found: all(node_id not in brokers for brokers in found), f"node {node_id} is forgotten")
+
+
+def _ask(node: ClusterNode) -> AdminClient:
+    return AdminClient({"bootstrap.servers": node.bootstrap_server, "socket.timeout.ms": 5000, "log_level": 0})
+
+
 def _view(node: ClusterNode, topic: str) -> dict[int, tuple[int, list[int]]]:
     """Leader and ISR of each partition, as one broker knows them."""
-    admin = AdminClient({"bootstrap.servers": node.bootstrap_server, "socket.timeout.ms": 5000, "log_level": 0})
-    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = _ask(node).list_topics(topic, timeout=10).topics[topic].partitions
     return {index: (partition.leader, sorted(partition.isrs)) for index, partition in partitions.items()}
 
 
