@@ -132,6 +132,12 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None:
         """Block until renames, creations and unlinks in it survive a power loss; called as `File.sync` is."""
 
+    def boot_id(self) -> str:
+        """Another one whenever what was written and not synced may be gone; empty where nobody can tell.
+
+        A process that is killed changes nothing: what it has written is the operating system's.
+        """
+
     def lock(self, path: str) -> Callable[[], None]:
         """Take the lock file or raise AlreadyLocked; the returned call releases it, as does the process's end."""
 

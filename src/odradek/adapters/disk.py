@@ -21,6 +21,7 @@ from odradek.ports import AlreadyLocked, DiskUsage
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FEWEST_OPEN_FILES = 64
 _MOST_OPEN_FILES = 4096
 
@@ -206,6 +207,13 @@ class RealDisk:
         descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         if self.durable:
             os.fsync(descriptor)
+
+    def boot_id(self) -> str:
+        """Linux draws one when it starts, and containers see that of their host."""
+        try:
+            return self.read_file(_BOOT_ID).decode().strip()
+        except (OSError, ValueError):
+            return ""
 
     def lock(self, path: str) -> Callable[[], None]:
         return _lock(path)

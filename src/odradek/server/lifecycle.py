@@ -72,8 +72,6 @@ class Self:
     features: tuple[FeatureRange, ...]
     rack: str | None = None
     log_dirs: tuple[Uuid, ...] = ()
-    previous_broker_epoch: int = -1
-    """Of the life that ended in order, if the one before this did: nothing it had acknowledged is lost (KIP-966)."""
 
 
 class BrokerLifecycle:
@@ -104,6 +102,8 @@ class BrokerLifecycle:
         self._features: FeaturesImage | None = None
         self.broker_epoch = -1
         """Of this life; -1 until the broker is registered."""
+        self.previous_epoch = -1
+        """Of the life before, as the controller was told; -1 if something may be lost since."""
         self.fenced = True
         """What the controller said last."""
         self.cordoned: Callable[[], list[Uuid]] = list
@@ -118,14 +118,20 @@ class BrokerLifecycle:
 
     # Coming.
 
-    async def register(self, me: Self) -> None:
-        """Come back once the cluster has taken the broker in, fenced; RegistrationRefused if it does not."""
+    async def register(self, me: Self, previous_epoch: Callable[[], int] = lambda: -1) -> None:
+        """Come back once the cluster has taken the broker in, fenced; RegistrationRefused if it does not.
+
+        `previous_epoch` is that of the life before this if nothing it had acknowledged is lost (KIP-966), and asked for
+        before every try: what the cluster knows of that life may have been on its way.
+        """
+        await self.close()
         self._me = me
-        request = _broker_registration(me)
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         deadline_ms = self._world.clock.monotonic_ms() + timeout_ms
         why = ""
         while (left_ms := deadline_ms - self._world.clock.monotonic_ms()) > 0:
+            self.previous_epoch = previous_epoch()
+            request = _broker_registration(me, self.previous_epoch)
             try:
                 response: BrokerRegistrationResponse = await self._channel.ask(request, timeout_ms=left_ms)
             except KafkaError as failure:
@@ -400,7 +406,7 @@ def _levels_not_served(me: Self, image: Image) -> list[str]:
     ]
 
 
-def _broker_registration(me: Self) -> BrokerRegistrationRequest:
+def _broker_registration(me: Self, previous_epoch: int = -1) -> BrokerRegistrationRequest:
     return BrokerRegistrationRequest(
         broker_id=me.node_id,
         cluster_id=me.cluster_id,
@@ -419,7 +425,7 @@ def _broker_registration(me: Self) -> BrokerRegistrationRequest:
         ],
         rack=me.rack,
         log_dirs=list(me.log_dirs),
-        previous_broker_epoch=me.previous_broker_epoch,
+        previous_broker_epoch=previous_epoch,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
@@ -54,6 +55,7 @@ from odradek.server.routes import Role
 from odradek.server.settings import Listener as ListenerSetting
 from odradek.storage.config import LogConfig, log_config
 from odradek.storage.directories import LogDirectory
+from odradek.storage.last_life import LastLife
 
 log = logging.getLogger(__name__)
 
@@ -178,11 +180,12 @@ class Node:
 
     async def _join(self, identity: Identity) -> None:
         """Become a broker that serves."""
-        await self.lifecycle.register(self._self(identity))
-        self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
-        await self.quorum.caught_up()
-        await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
+        await self._register(identity)
         await self._open_partitions()
+        if self.replicas.is_damaged:
+            log.warning("Registering anew: others must not take this broker for one that has lost nothing.")
+            await self._register(identity)
+            self.replicas.is_damaged = False
         self.fetchers.start()
         self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas)
@@ -191,6 +194,31 @@ class Node:
         await self.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
         self._serve(self.config.broker_listeners)
+
+    async def _register(self, identity: Identity) -> None:
+        """Be taken in. Whose logs are here is on disk before anybody is asked: this process may be killed meanwhile."""
+        me = self._self(identity)
+        if any(directory.last_life.attempts for directory in self._directories):
+            await self._know_last_registration()
+        self.replicas.mark_running(self.replicas.last_life(self.image).attempting(me.incarnation_id))
+        await self.lifecycle.register(me, lambda: self.replicas.last_life(self.image).broker_epoch)
+        self.replicas.mark_running(LastLife(self.lifecycle.broker_epoch))
+        self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
+        await self.quorum.caught_up()
+        await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
+
+    def _damaged(self) -> None:
+        """Something is missing, and the cluster was told that nothing is: tell it so, or if it relies on it, go."""
+        if self.lifecycle.previous_epoch >= 0:
+            self.replicas.doubt()
+            if self._hosts_partitions:
+                self.fail(OSError("a log has lost data that this broker is taken to have"))
+
+    async def _know_last_registration(self) -> None:
+        """See what became of a registration whose answer nobody lived to hear; without a controller go on as it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.initial_broker_registration_timeout_ms / 1000):
+                await self.quorum.caught_up()
 
     async def _until(self, holds: Callable[[Image], bool]) -> None:
         while not holds(self.image):
@@ -367,6 +395,7 @@ class Node:
         """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
         self.replicas.on_offline = self._directory_failed
+        self.replicas.on_damage = self._damaged
         self.replicas.full_disks.on_change = self._room_changed
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
@@ -504,7 +533,6 @@ class Node:
             features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),
-            previous_broker_epoch=min((each.clean_broker_epoch for each in self._directories), default=-1),
         )
 
     def _online_directory_ids(self, identity: Identity) -> list[Uuid]:

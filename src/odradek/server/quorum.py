@@ -601,7 +601,7 @@ class Quorum:
             waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self.park(waiter)
             await waiter
-        await self._replay.until(self._committed_end_offset(), None)
+        await self._replay.until(self.raft.high_watermark, None)
 
     def _committed_end_offset(self) -> int:
         high_watermark, end_offset = self.raft.high_watermark, self.log.log_end_offset

@@ -38,6 +38,7 @@ from odradek.server.throttles import Throttles
 from odradek.server.unopened import Unopened
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
+from odradek.storage.last_life import LastLife, common_life
 from odradek.storage.log import AppendInfo
 from odradek.storage.validation import Origin
 
@@ -81,6 +82,12 @@ class Replicas:
         self.on_offline: Callable[[], None] = lambda: None
         """Told when a log directory has failed."""
         self.on_all_offline: Callable[[], None] = lambda: None
+        self.on_damage: Callable[[], None] = lambda: None
+        """Told when a log has less than it must have had, before it is mended."""
+        self.is_damaged = False
+        """Whether that was so, and the cluster takes this broker for one that has lost nothing."""
+        for directory in directories:
+            directory.on_damage = lambda: self.on_damage()
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
         self.on_opened: Callable[[Hosted], None] = lambda hosted: None
@@ -486,6 +493,36 @@ class Replicas:
         is_cordoned = self._config.is_cordoned
         return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
 
+    # What the next start can rely on.
+
+    def last_life(self, image: Image) -> LastLife:
+        """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs."""
+        known = image.cluster.brokers.get(self._node_id)
+        lives = [directory.last_life for directory in self._whole()]
+        if known is not None:
+            lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]
+        return common_life(lives)
+
+    def mark_running(self, life: LastLife) -> None:
+        """Say so in all directories, or in none: what one of them had might be lost."""
+        for directory in self._whole():
+            try:
+                directory.mark_running(life)
+            except OSError as failure:
+                self._directory_error(directory, failure)
+                directory.doubt()
+
+    def doubt(self) -> None:
+        """Let the next start be one after which everything has to be proven anew."""
+        self.is_damaged = True
+        for directory in self.directories:
+            directory.doubt()
+
+    def _whole(self) -> Sequence[LogDirectory]:
+        """All directories, unless one has failed."""
+        is_whole = len(self.directories) == len(self._config.log_dirs) and all(each.online for each in self.directories)
+        return self.directories if is_whole else ()
+
     # Failing disks.
 
     def storage_error(self, hosted: Hosted, failure: OSError) -> KafkaError:
@@ -506,6 +543,8 @@ class Replicas:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
 
     def _take_offline(self, directory: LogDirectory) -> None:
+        for each in self.directories:  # What it had is not there any more, and the others cannot make up for it.
+            each.doubt()
         directory.go_offline()
         for hosted in list(self):
             if hosted.directory is directory:
@@ -604,7 +643,9 @@ class Replicas:
                         break
 
     def close(self, *, broker_epoch: int) -> None:
-        """Leave every directory as a clean shutdown leaves it."""
+        """Leave every directory as a clean shutdown leaves it, and `broker_epoch` where nothing is missing."""
+        if self.is_damaged:
+            broker_epoch = -1
         self._unopened.close()
         self.full_disks.close()
         for directory in self.directories:

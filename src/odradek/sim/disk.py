@@ -35,6 +35,8 @@ class Device:
         self.locks: dict[str, Life] = {}
         self.capacity = capacity
         self.used = 0
+        self.boots = 1
+        """How often the machine has been started; its process may have been more often."""
         self.lies_about: str | None = None
         """Files and directories whose paths begin so are said to be synced and are not."""
         self.is_recovering = False
@@ -64,6 +66,7 @@ class Device:
         self.locks.clear()
         if keep == "process":
             return False
+        self.boots += 1
         lost = [path for path, entry in _walk(self.root, "") if entry.lose_power(self.draw)]
         for path in lost:
             self.note(f"power loss took part of {path}")
@@ -260,6 +263,9 @@ class SimulatedDisk:
         self._device.note(f"sync {path}/")
         if not self._device.lies(path):
             directory.sync()
+
+    def boot_id(self) -> str:
+        return f"{self._device.name} boot {self._device.boots}"
 
     def lock(self, path: str) -> Callable[[], None]:
         self._life.check()

@@ -7,8 +7,8 @@ on the move.
 
 from __future__ import annotations
 
-import json
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from odradek.ids import Uuid
@@ -20,15 +20,23 @@ from odradek.storage.checkpoints import (
     TopicPartition,
     read_offsets,
     read_partition_metadata,
-    replace_file,
     write_offsets,
 )
 from odradek.storage.config import LogConfig
 from odradek.storage.file_names import PARTITION_METADATA
+from odradek.storage.last_life import (
+    CLEAN_SHUTDOWN_FILE,
+    NOBODY,
+    LastLife,
+    clean_life,
+    forget_running,
+    mark_clean,
+    mark_running,
+    running_life,
+)
 from odradek.storage.log import Log
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS
 
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 METADATA_TOPIC = "__cluster_metadata"
 
 DELETE_SUFFIX = "-delete"
@@ -61,14 +69,21 @@ class LogDirectory:
         self.online = True
         self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
         """Whether the last shutdown was. The mark is gone by now: from the first append on it would be a lie."""
-        self.clean_broker_epoch = self._read_broker_epoch() if self.was_clean else -1
-        """Of the broker that shut down cleanly, if the mark says it: what it had acknowledged is here (KIP-966)."""
+        self.last_life = clean_life(disk, path) if self.was_clean else running_life(disk, path)
+        """Of the broker whose logs are here whole, if there is one: what it had acknowledged is here (KIP-966)."""
+        self.on_damage: Callable[[], None] = lambda: None
+        """Told when something is missing here that neither a clean stop nor a killed process leaves out.
+
+        That is before anything of it is mended: a process that is started after that would not see it any more.
+        """
         self._recovery_points = read_offsets(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self._log_starts = read_offsets(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self._high_watermarks = read_offsets(disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
         self._on_disk: dict[TopicPartition, None] = {}
         self._open: dict[TopicPartition, Log] = {}
         self._doomed: list[tuple[int, str, Log | None]] = []
+        self._set_aside: dict[TopicPartition, None] = {}
+        """Partitions that were deleted here, or are no more this node's: checkpoints may still speak of them."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._look_around()
 
@@ -100,6 +115,9 @@ class LogDirectory:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
         path = self._directory_of(topic, partition)
+        high_watermark = self._high_watermarks.get(key) if existed or key not in self._set_aside else None
+        if high_watermark and not existed:
+            self._found_damage(f"{path} is gone")
         try:
             log = Log.open(
                 self._disk,
@@ -111,8 +129,9 @@ class LogDirectory:
                 now_ms=now_ms,
                 recovery_point=self._recovery_points.get(key, 0) if existed else 0,
                 log_start_offset=self._log_starts.get(key, 0) if existed else 0,
-                high_watermark=self._high_watermarks.get(key) if existed else None,
+                high_watermark=high_watermark if existed else None,
                 clean=self.was_clean,
+                on_damage=self._found_damage,
                 producer_expiration_ms=self.producer_expiration_ms,
                 draw=self._entropy.below,
             )
@@ -121,6 +140,8 @@ class LogDirectory:
                 with suppress(OSError):
                     self._disk.remove_directory(path)
             raise
+        if high_watermark and high_watermark > log.log_end_offset:
+            self._found_damage(f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}")
         self._on_disk[key] = None
         self._open[key] = log
         return log
@@ -184,20 +205,26 @@ class LogDirectory:
             self.checkpoint_high_watermarks(durable=True)
             self._let_go()
 
+    def mark_running(self, life: LastLife) -> None:
+        """Say whose logs these are from now on, for a start after this process was killed."""
+        if self.online:
+            mark_running(self._disk, self.path, life)
+
     def mark_clean_shutdown(self, *, broker_epoch: int = -1) -> None:
         """Say that everything in the directory is as `close` leaves it; the last thing a node does with it."""
         if self.online:
-            mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-            replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode(), durable=True)
+            mark_clean(self._disk, self.path, broker_epoch)
+            forget_running(self._disk, self.path)
 
-    def _read_broker_epoch(self) -> int:
-        """Older releases left the file empty."""
-        try:
-            mark = json.loads(self._disk.read_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}"))
-            epoch = mark["brokerEpoch"]
-        except (ValueError, KeyError, TypeError):
-            return -1
-        return epoch if isinstance(epoch, int) else -1
+    def doubt(self) -> None:
+        """The next start must not take what is here for all there was, unless a clean stop says so."""
+        self.last_life = NOBODY
+        with suppress(OSError):
+            forget_running(self._disk, self.path)
+
+    def _found_damage(self, what: str) -> None:
+        logger.warning("Data was lost in %s: %s", self.path, what)
+        self.on_damage()
 
     def _let_go(self) -> None:
         for log in self._open.values():
@@ -210,16 +237,25 @@ class LogDirectory:
     def _look_around(self) -> None:
         """Find the partitions; what was being deleted when the node stopped goes with the first purge."""
         for name in self._disk.list(self.path):
-            if name.endswith(DELETE_SUFFIX):
-                self._doomed.append((0, f"{self.path}/{name}", None))
-            elif not name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
+            if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
+                key = parse_directory_name(name.rpartition(".")[0])
+                if key is not None:
+                    self._set_aside[key] = None
+                if name.endswith(DELETE_SUFFIX):
+                    self._doomed.append((0, f"{self.path}/{name}", None))
+            elif not name.endswith(FUTURE_SUFFIX):
                 key = parse_directory_name(name)
                 if key is not None and key[0] != METADATA_TOPIC:
                     self._on_disk[key] = None
         if self.was_clean:
+            with suppress(OSError):  # A full disk, perhaps: then it is not known that nothing is lost by a kill.
+                mark_running(self._disk, self.path, self.last_life)
             self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._disk.sync_directory(self.path)  # A power loss must not bring it back: torn logs would be trusted.
-        elif self._on_disk:
+            return
+        if self.last_life == NOBODY:
+            forget_running(self._disk, self.path)
+        if self._on_disk:
             logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)
 
     def _rename(self, topic: str, partition: int, suffix: str) -> str:
@@ -228,6 +264,7 @@ class LogDirectory:
         renamed = f"{self.path}/{name}"
         self._disk.rename(self._directory_of(topic, partition), renamed)
         del self._on_disk[(topic, partition)]
+        self._set_aside[(topic, partition)] = None
         return renamed
 
     def _directory_of(self, topic: str, partition: int) -> str:

@@ -161,12 +161,13 @@ class Log:
         clean: bool = False,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         draw: Callable[[int], int] = lambda bound: 0,
+        on_damage: Callable[[str], None] = lambda what: None,
     ) -> Log:
         """Open the directory's log, or make an empty one.
 
         `recovery_point`, `log_start_offset` and `high_watermark` come from the checkpoints, `clean` says that the last
         shutdown was: otherwise torn tails are cut and indexes and producer state rebuilt. `draw(n)` is a random number
-        below n, for the jitter of time-based rolling.
+        below n, for the jitter of time-based rolling. `on_damage` is as in `recovery.open_directory`.
         """
         opened = recovery.open_directory(
             disk,
@@ -178,6 +179,7 @@ class Log:
             recovery_point=recovery_point,
             clean=clean,
             producers=Producers(producer_expiration_ms),
+            on_damage=on_damage,
         )
         log = cls(
             disk,

@@ -8,6 +8,7 @@ cannot be placed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from odradek.ids import Uuid, uuid_text
 from odradek.ports import Disk
@@ -81,8 +82,12 @@ def open_directory(
     recovery_point: int,
     clean: bool,
     producers: Producers,
+    on_damage: Callable[[str], None],
 ) -> Opened:
-    """Make the directory if it is not there, mend it if need be, and learn all there is to know."""
+    """Make the directory if it is not there, mend it if need be, and learn all there is to know.
+
+    `on_damage` hears of what is about to be cut or removed, unless it is a last batch that was not written to its end.
+    """
     if not disk.exists(directory):
         disk.make_directory(directory)
     may_be_torn = not clean and recovery_point == 0
@@ -97,6 +102,7 @@ def open_directory(
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         clean=clean,
+        on_damage=on_damage,
     )
     log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
     leader_epochs.truncate_from_end(loaded.log_end_offset)
@@ -134,6 +140,7 @@ def load_segments(
     log_start_offset: int,
     recovery_point: int,
     clean: bool,
+    on_damage: Callable[[str], None],
 ) -> Loaded:
     """Open all segments of a directory that exists; makes an empty one where there is none."""
     names = _tidy(disk, directory)
@@ -171,6 +178,8 @@ def load_segments(
             logger.warning(
                 "Cutting %s from %d to %d bytes, the end of its last whole batch", segment.path, size, segment.size
             )
+            if not is_last or not _is_torn(segment, size):
+                on_damage(f"{segment.path} is damaged at byte {segment.size} of {size}")
             segment.truncate_file(segment.size)
             # Otherwise a power loss could bring the torn bytes back, in the middle of a log that has gone on since.
             segment.file.sync()
@@ -178,6 +187,7 @@ def load_segments(
             logger.warning(
                 "Removing what comes behind offset %d in %s: the log has a hole there", end_offset, directory
             )
+            on_damage(f"{directory} has a hole at offset {end_offset}")
             _remove_segments(disk, directory, bases[number + 1 :])
             disk.sync_directory(directory)
             snapshots = None
@@ -187,6 +197,15 @@ def load_segments(
             if trusted:
                 segment.sync()  # No later flush comes here, and a power loss would leave rubbish that may look sound.
     return Loaded(segments, end_offset, rebuilt_from, snapshots)
+
+
+def _is_torn(segment: Segment, file_size: int) -> bool:
+    """Whether what follows the whole batches is the beginning of one: all that is left of a write that a kill cut."""
+    left = file_size - segment.size
+    if left < HEADER_SIZE:
+        return True
+    header = BatchHeader(*BATCH_HEADER.unpack(segment.file.read(segment.size, HEADER_SIZE)))
+    return header.magic == MAGIC and header.size > left
 
 
 def _learn_epochs(segment: Segment, leader_epochs: LeaderEpochs) -> None:

@@ -111,7 +111,7 @@ class Segments:
         """Cut everything from this offset on, which some segment must hold; the offset behind what is left."""
         keep = bisect_right(self._bases, offset)
         if keep < len(self.all):
-            self._drop(keep, len(self.all), deadline_ms)
+            self._drop(keep, len(self.all), deadline_ms, newest_first=True)
             self.active = self.all[-1]
             self._sealed_bytes -= self.active.size
             self.active.activate()
@@ -146,8 +146,9 @@ class Segments:
         self._bases.append(segment.base_offset)
         self.active = segment
 
-    def _drop(self, start: int, end: int, deadline_ms: int) -> None:
-        for segment in self.all[start:end]:
+    def _drop(self, start: int, end: int, deadline_ms: int, *, newest_first: bool = False) -> None:
+        """In the order that never leaves a hole: a crash may come between any two of them."""
+        for segment in self.all[start:end][:: -1 if newest_first else 1]:
             snapshot = snapshot_path(self._directory, segment.base_offset)
             self._deletions.add(segment, [snapshot] if self._disk.exists(snapshot) else [], deadline_ms)
             if segment is not self.active:
