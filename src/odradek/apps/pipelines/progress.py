@@ -8,13 +8,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.apps.cli.output import plural, size_text
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.checkpoint import merge_offsets, parse_offsets
 from odradek.apps.pipelines.sources import Topic
 from odradek.client.cluster import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 DEAD_LETTERS = "dead-letters-"
 BAR_COLUMNS = 24
@@ -34,6 +37,8 @@ class QueryCount:
         self.state_bytes = 0
         self.batch_ms = 0
         self.offsets: dict[TopicPartition, int] = {}
+        self.last_report = ""
+        """The moment that Spark's latest report bears, of those that were noted."""
         self._last_batch: tuple[str, int] = ("", -1)
 
     @property
@@ -49,6 +54,7 @@ class QueryCount:
 
     def note(self, report: Mapping[str, Any]) -> bool:
         """One of Spark's reports; whether it was a batch not noted before."""
+        self.last_report = str(report["timestamp"])
         if not self.is_news(report):
             return False
         self._last_batch = _batch(report)
@@ -68,6 +74,27 @@ class QueryCount:
             merge_offsets(offsets, parse_offsets(held if isinstance(held, str) else json.dumps(held)))
         self.offsets |= offsets
         return True
+
+
+def reports_after(query: StreamingQuery, last_report: str) -> list[dict[str, Any]]:
+    """Spark's reports after the one of that moment, the oldest first.
+
+    PySpark's own `lastProgress` and `recentProgress` fetch every number of every report by a call to the JVM, some
+    hundred for a query with state, and of all reports that Spark remembers: whoever looks five times a second keeps
+    a tenth of a core busy in Python alone. Here it is two calls while there is nothing new, and then two for each new report.
+    """
+    running = query._jsq
+    last = running.lastProgress()
+    if last is None or last.timestamp() == last_report:
+        return []
+    held = running.recentProgress()
+    found: list[dict[str, Any]] = []
+    for place in reversed(range(len(held))):
+        report = json.loads(held[place].json())
+        if report["timestamp"] == last_report:
+            break
+        found.append(report)
+    return found[::-1]
 
 
 def _batch(report: Mapping[str, Any]) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from odradek.apps.pipelines.brokers import Brokers, lost
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
-from odradek.apps.pipelines.progress import MetricsServer, Run, Teller
+from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Table, Topic
 from odradek.client.cluster import TopicPartition
@@ -253,10 +253,8 @@ class _Shift:
         news = False
         for name, query in self._queries.items():
             count = self._run.queries[name]
-            last = query.lastProgress
-            if last is not None and count.is_news(last):
-                for report in query.recentProgress:
-                    news |= count.note(report)
+            for report in reports_after(query, count.last_report):
+                news |= count.note(report)
         if news:
             self._commit()
             self._teller.batch()

@@ -14,7 +14,7 @@ from odradek.apps.pipelines.brokers import lost
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import sentence
-from odradek.apps.pipelines.progress import Run
+from odradek.apps.pipelines.progress import Run, reports_after
 from odradek.apps.pipelines.runner import streams_of
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
@@ -34,6 +34,7 @@ def report(batch: int, rows: int, ends: dict[str, int], *, written: int = -1, **
     return {
         "runId": "r",
         "batchId": batch,
+        "timestamp": f"2026-11-16T08:00:{batch:02}.000Z",
         "numInputRows": rows,
         "durationMs": {"addBatch": 5, "triggerExecution": 40},
         "sources": [{"endOffset": {"t": ends}}],
@@ -57,6 +58,52 @@ def test_a_group_is_never_ahead_of_any_query() -> None:
     assert run.lag() == {T0: 11, T1: 1}
 
 
+class SparkQuery:
+    """What PySpark's query is to those who look at it: a door to the JVM, through which every call is counted."""
+
+    def __init__(self) -> None:
+        self.held: list[dict[str, Any]] = []
+        self.calls = 0
+        self._jsq = self
+
+    def lastProgress(self) -> SparkReport | None:
+        self.calls += 1
+        return SparkReport(self, self.held[-1]) if self.held else None
+
+    def recentProgress(self) -> list[SparkReport]:
+        self.calls += 1
+        return [SparkReport(self, each) for each in self.held]
+
+
+class SparkReport:
+    def __init__(self, query: SparkQuery, content: dict[str, Any]) -> None:
+        self._query = query
+        self._content = content
+
+    def timestamp(self) -> str:
+        self._query.calls += 1
+        return str(self._content["timestamp"])
+
+    def json(self) -> str:
+        self._query.calls += 1
+        return json.dumps(self._content)
+
+
+def test_looking_at_a_query_costs_few_calls() -> None:
+    query = SparkQuery()
+    assert reports_after(query, "") == []  # type: ignore[arg-type]
+    query.held = [report(number, 10, {"0": number * 10}) for number in range(50)]
+    assert reports_after(query, "") == query.held  # type: ignore[arg-type]
+    known = query.held[-1]["timestamp"]
+    query.calls = 0
+    assert reports_after(query, known) == []  # type: ignore[arg-type]
+    assert query.calls == 2
+    query.held += [report(50, 1, {"0": 501}), report(51, 1, {"0": 502})]
+    query.calls = 0
+    assert reports_after(query, known) == query.held[-2:]  # type: ignore[arg-type]
+    assert query.calls < 10, "reports known before are not fetched again"
+
+
 def test_reports_are_counted_once() -> None:
     run = Run("p", streams_of(pipeline()))
     out = run.queries["sink-out"]
@@ -65,6 +112,7 @@ def test_reports_are_counted_once() -> None:
     assert not out.note(report(0, 10, {"0": 10}, written=8))
     idle = {**report(1, 0, {"0": 10}), "durationMs": {"triggerExecution": 1}}
     assert not out.note(idle)
+    assert out.last_report == idle["timestamp"]
     assert out.note(report(1, 5, {"0": 15}, written=5, stateOperators=operators))
     assert (out.records_read, out.rows_written, out.batches, out.late_rows, out.state_rows) == (15, 13, 2, 4, 9)
     run.queries["dead-letters-t"].note(report(0, 15, {"0": 15}, written=3))

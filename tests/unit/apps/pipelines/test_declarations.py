@@ -106,6 +106,14 @@ def test_declarations_that_make_no_sense(make: Callable[[], object], sentence: s
         make()
 
 
+def test_tasks_do_not_wait_for_what_is_not_there_yet() -> None:
+    options = sources.stream_options(sources.topic("t"), "host:1")
+    assert int(options["kafka.fetch.max.wait.ms"]) < 50, "every task would wait so long at its partition's end"
+    assert int(options["kafka.max.poll.records"]) > 500, "Spark asks for two offsets after every poll"
+    mine = sources.topic("t", options={"kafka.fetch.max.wait.ms": "100"})
+    assert sources.stream_options(mine, "host:1")["kafka.fetch.max.wait.ms"] == "100"
+
+
 def test_where_a_source_begins() -> None:
     options = sources.stream_options(sources.topic("t", starting="1970-01-01T00:00:01+00:00"), "host:1")
     assert options["startingTimestamp"] == "1000"
