@@ -81,7 +81,8 @@ def reports_after(query: StreamingQuery, last_report: str) -> list[dict[str, Any
 
     PySpark's own `lastProgress` and `recentProgress` fetch every number of every report by a call to the JVM, some
     hundred for a query with state, and of all reports that Spark remembers: whoever looks five times a second keeps
-    a tenth of a core busy in Python alone. Here it is two calls while there is nothing new, and then two for each new report.
+    a tenth of a core busy in Python alone. Here it is two calls while there is nothing new, and then two for each
+    new report.
     """
     running = query._jsq
     last = running.lastProgress()
