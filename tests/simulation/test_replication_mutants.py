@@ -16,10 +16,13 @@ from odradek.replication.partition import Partition
 from odradek.replication.surroundings import Surroundings
 from odradek.server.handlers import fetch
 from odradek.server.running_shard import RunningShard
+from odradek.sim.disk import SimulatedDisk
 from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.run import play
+from odradek.storage import directories
 from odradek.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
 from odradek.storage.directories import LogDirectory
+from odradek.storage.last_life import NOBODY
 from odradek.storage.log import Log
 from odradek.storage.producer_state import Producers
 
@@ -221,6 +224,18 @@ def test_an_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> 
     """Where power may be lost on all nodes at once."""
     monkeypatch.setattr(Log, "flush_due", lambda self, now_ms: False)
     assert caught(*LOST, power=True, aims=("_kill_all",))
+
+
+def test_a_mark_of_another_boot_that_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lost power says that it has lost nothing, and may lead as soon as it is back."""
+    monkeypatch.setattr(SimulatedDisk, "boot_id", lambda self: "always the same")
+    assert caught(*LOST, power=True, aims=("strike_unseen",))
+
+
+def test_a_killed_process_that_is_taken_for_one_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: who comes back last is all that is left, and it is the one that has lost something."""
+    monkeypatch.setattr(directories, "running_life", lambda disk, path: NOBODY)
+    assert caught(*LOST, power=True, aims=("strike_unseen",))
 
 
 @pytest.mark.slow

@@ -152,7 +152,8 @@ class BrokerLifecycle:
     def _registered(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
         self._answered_ms = self._world.clock.monotonic_ms()
-        log.info("Registered broker %d with epoch %d.", self._node_id, broker_epoch)
+        said = f", and told that nothing of epoch {self.previous_epoch} is lost" if self.previous_epoch >= 0 else ""
+        log.info("Registered broker %d with epoch %d%s.", self._node_id, broker_epoch, said)
         self._wake = asyncio.Event()
         self._wake.set()
         self._task = asyncio.create_task(self._beat_forever())

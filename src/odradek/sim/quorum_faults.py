@@ -86,7 +86,6 @@ class QuorumFaults:
 
     async def _kill(self) -> None:
         machine = self._choose()
-        await self._before_crash(machine)
         await machine.crash(self._keep(machine))
         await self._bring_back(machine)
 
@@ -94,11 +93,10 @@ class QuorumFaults:
         """All that nobody has plans with, within moments."""
         machines = [machine for machine in self._machines if machine not in self._struck]
         self._struck += machines
-        keep = self._keep()
+        keep = self._keep_of_all()
         for machine in machines:
             await asyncio.sleep(self._draw.random() * 0.02)
-            await self._before_crash(machine)
-            await machine.crash(keep)
+            await machine.crash(keep or self._keep(machine))
         self._trace.mark("all nodes crashed")
         if keep == "power":
             self._trace.mark("all nodes lost power")
@@ -131,7 +129,7 @@ class QuorumFaults:
         struck = asyncio.Event()
 
         def on_change(path: str, length: int) -> int | None:
-            if not strikes(path) or not self._may_crash(machine):
+            if not strikes(path):
                 return None
             machine.device.on_change = None
             struck.set()
@@ -151,7 +149,6 @@ class QuorumFaults:
 
     async def _restart(self) -> None:
         machine = self._choose()
-        await self._before_crash(machine)
         if machine.is_up:
             await machine.stop()
         else:
@@ -312,18 +309,12 @@ class QuorumFaults:
         self._struck.remove(machine)
         self._released.set()
 
-    def _may_crash(self, machine: Machine) -> bool:
-        """For models in which a crash may be too much now."""
-        return True
+    def _keep(self, machine: Machine) -> Keep:
+        """What a machine that crashes now keeps."""
+        return self._keep_of_all() or "process"
 
-    async def _before_crash(self, machine: Machine) -> None:
-        while True:
-            if self._may_crash(machine):
-                return
-            await asyncio.sleep(0.1)
-
-    def _keep(self, machine: Machine | None = None) -> Keep:
-        """What a machine that crashes now keeps, or all of them."""
+    def _keep_of_all(self) -> Keep | None:
+        """What all machines keep that crash together; None for models in which each has its own luck."""
         return "power" if self._power and self._draw.random() < 0.5 else "process"
 
 

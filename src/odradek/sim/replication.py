@@ -37,6 +37,7 @@ STATES = (
     "process crash",
     "power loss",
     "power loss took data",
+    "power lost unseen",
     "all nodes crashed",
     "all nodes lost power",
     "clean restart",

@@ -94,11 +94,17 @@ class ReplicationCluster(QuorumCluster):
                 if new.leader != old.leader and new.leader in old.elr and new.leader not in old.isr:
                     self.trace.mark("leader elected from the ELR")
 
-    def broker_epoch(self, machine: Machine) -> int:
-        """Of the broker that is registered from there and not fenced, as the newest image has it; -1 if none is."""
+    def is_registered(self, machine: Machine) -> bool:
+        """Whether the newest image has the broker that runs there now, and has unfenced it."""
         node_id = NodeId(self.members[machine.name].node_id)
         broker = None if self._image is None else self._image.cluster.brokers.get(node_id)
-        return -1 if broker is None or broker.fenced else broker.broker_epoch
+        lifecycle = getattr(machine.node, "lifecycle", None)
+        return (
+            broker is not None
+            and not broker.fenced
+            and lifecycle is not None
+            and lifecycle.broker_epoch == broker.broker_epoch
+        )
 
     def node_named(self, node_id: int) -> Machine:
         return self.machines[f"node-{node_id}"]

@@ -1,10 +1,9 @@
 """What goes wrong among replicas: all that does in clusters, and faults that are aimed at moments which matter.
 
-What a crash may take is part of the model. A process that is killed keeps what it has written, any number of them at
-once. A loss of power takes what was not synced: on one node (one less than `min.insync.replicas`) while two others are
-in sync, and then on no other before everybody is. Nor is anybody else killed before the cluster has noticed: one that
-was killed is taken for one that may have lost something (KIP-966), and the last who comes back for the one that has
-not. Where every message is synced, any number of nodes may lose power at any time.
+What a crash may take is part of the model. A process that is killed keeps what it has written: any number of them, at
+any time. A loss of power takes what was not synced: on one replica of a partition, which is one less than
+`min.insync.replicas`, whoever else is in sync with it at that moment, and on no other one before its ISR has been full
+again. Where every message is synced, any number of nodes may lose power at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from odradek.sim.machine import Machine
 from odradek.sim.quorum_faults import QuorumFaults, Way, both_ways
 from odradek.sim.replication_cluster import (
     ALL_PARTITIONS,
-    MIN_ISR,
     PARTITIONS,
     REPLICAS,
     ReplicatedNode,
@@ -59,10 +57,8 @@ class ReplicationFaults(QuorumFaults):
     def __init__(self, cluster: ReplicationCluster, *, power: bool) -> None:
         super().__init__(cluster, power=power, leader=cluster.leader)
         self._replicated = cluster
-        self._lossy: Machine | None = None
-        """The node that has lost power, until all have been in sync since,"""
-        self._lossy_epoch = -1
-        """and the broker epoch that it had."""
+        self._lossy: dict[Partition, tuple[Machine, int]] = {}
+        """Who has lost power, and in which life, by partition, until its ISR has been full since."""
         self.kinds += [
             (4 if cluster.flushed else 1, self._kill_all),
             (3, self.strike_while_isr_grows),
@@ -70,38 +66,39 @@ class ReplicationFaults(QuorumFaults):
             (3, self.deliver_late),
             (3, self.strike_successor),
             (3, self.strike_last_in_sync),
+            (3, self.strike_unseen),
         ]
 
     # Power.
 
     def look(self) -> None:
-        """Called now and then: power may be lost again once all have been in sync for a moment."""
-        if self._lossy is not None and self._replicated.all_in_sync():
-            self._lossy = None
+        """Called now and then: another replica may lose power once the ISR is full again."""
+        for partition, (machine, life) in list(self._lossy.items()):
+            agreed = self._replicated.registration(partition)
+            has_returned = machine.lives > life and self._replicated.is_registered(machine)
+            if has_returned and agreed is not None and len(agreed.isr) == len(agreed.replicas):
+                del self._lossy[partition]
 
-    def _keep(self, machine: Machine | None = None) -> Keep:
+    def _keep(self, machine: Machine) -> Keep:
         if self._replicated.flushed:
             return super()._keep(machine)
         return "power" if self._draw.random() < 0.5 and self._may_lose_power(machine) else "process"
 
-    def _may_lose_power(self, machine: Machine | None) -> bool:
-        """To be asked right before: who may, does. One that is only a controller syncs all that counts."""
-        self.look()
-        if machine is not None and not self._replicated.members[machine.name].is_broker:
-            return self._power
-        if not self._power or self._lossy is not None or machine is None:
-            return False
-        for partition in ALL_PARTITIONS:
-            agreed = self._replicated.registration(partition)
-            if agreed is not None and sum(self._machine_of(node) is not machine for node in agreed.isr) < MIN_ISR:
-                return False
-        self._lossy, self._lossy_epoch = machine, self._replicated.broker_epoch(machine)
-        return True
+    def _keep_of_all(self) -> Keep | None:
+        return super()._keep_of_all() if self._replicated.flushed else None
 
-    def _may_crash(self, machine: Machine) -> bool:
-        """Not before the cluster has noticed who has lost power: it has fenced that one, or registered it anew."""
-        lossy = self._lossy
-        return lossy is None or lossy is machine or self._replicated.broker_epoch(lossy) != self._lossy_epoch
+    def _may_lose_power(self, machine: Machine) -> bool:
+        """To be asked right before: who may, does. One that is only a controller syncs all that counts."""
+        if not self._replicated.members[machine.name].is_broker:
+            return self._power
+        self.look()
+        node_id = self._node_id(machine)
+        registrations = {partition: self._replicated.registration(partition) for partition in ALL_PARTITIONS}
+        held = [partition for partition, agreed in registrations.items() if agreed and node_id in agreed.replicas]
+        if not self._power or any(self._lossy.get(partition, (machine,))[0] is not machine for partition in held):
+            return False
+        self._lossy |= dict.fromkeys(held, (machine, machine.lives))
+        return True
 
     def _machine_of(self, node_id: NodeId) -> Machine:
         return self._replicated.node_named(node_id)
@@ -170,7 +167,6 @@ class ReplicationFaults(QuorumFaults):
                 at_once(scene)
                 asked.set()
 
-        await self._before_crash(scene.newcomer)
         await scene.newcomer.crash("process")
         self._replicated.on_proposal = on_proposal
         await asyncio.sleep(self._draw.random())
@@ -224,7 +220,6 @@ class ReplicationFaults(QuorumFaults):
         """Let only the newcomer be left, with what it has."""
         killed = [scene.leader, *scene.others]
         for machine in killed:
-            await self._before_crash(machine)
             await machine.crash("process")
         self.heal(ways)
         self._release(scene.newcomer)
@@ -238,7 +233,6 @@ class ReplicationFaults(QuorumFaults):
         if scene is None:
             return
         self._struck.append(scene.leader)
-        await self._before_crash(scene.leader)
         await scene.leader.crash(self._keep(scene.leader))
         successor = await self._successor(scene)
         if successor is not None and successor not in self._struck and successor.is_up:
@@ -247,7 +241,6 @@ class ReplicationFaults(QuorumFaults):
             ways = [way for other in scene.everybody if other is not successor for way in both_ways(successor, other)]
             self.cut(ways)
             await asyncio.sleep(self._draw.random() ** 2 * 2)
-            await self._before_crash(successor)
             await successor.crash("process")
             self.heal(ways)
             await asyncio.gather(self._bring_back(scene.leader), self._bring_back(successor))
@@ -279,10 +272,26 @@ class ReplicationFaults(QuorumFaults):
         self.cut(ways)
         await asyncio.sleep(LAG_S + self._draw.random())
         self._trace.mark("last in sync struck")
-        await self._before_crash(leader)
         await leader.crash(self._keep(leader))
         self.heal(ways)
         await self._bring_back(leader)
+
+    async def strike_unseen(self) -> None:
+        """One replica loses power, and before anybody has noticed all the others are killed; it comes back last."""
+        scene = await self._scene()
+        if scene is None:
+            return
+        self._struck += scene.everybody
+        lossy, *others = self._draw.sample(scene.everybody, len(scene.everybody))
+        keep: Keep = "power" if self._replicated.flushed or self._may_lose_power(lossy) else "process"
+        await lossy.crash(keep)
+        if keep == "power":
+            self._trace.mark("power lost unseen")
+        for machine in others:
+            await asyncio.sleep(self._draw.random() ** 2)
+            await machine.crash("process")
+        await asyncio.gather(*(self._bring_back(machine) for machine in others))
+        await self._bring_back(lossy)
 
     def _node_id(self, machine: Machine) -> int:
         return self._replicated.members[machine.name].node_id
