@@ -11,6 +11,7 @@ from bench import wire
 from bench.apache_kafka import ApacheKafka
 from bench.clusters import Cluster, Member, wait_for_leaders, wait_for_replicas
 from bench.servers import OdradekServer, Server
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -36,6 +37,27 @@ def test_odradek_brokers_under_an_apache_kafka_controller(tmp_path: Path) -> Non
         records = write_replicated(cluster, "over-here", replicas=2)
         assert_read_everywhere(cluster, "over-here", records)
         assert_survives(cluster, "over-here", records, lost=cluster.server(2))
+
+
+@slow
+def test_killed_odradek_brokers_have_lost_nothing_to_an_apache_kafka_controller(tmp_path: Path) -> None:
+    """All are killed at once, and any two are enough to lead again: one of them was in sync or is eligible."""
+    members = [apache(CONTROLLER), odradek(BROKER), odradek(BROKER), odradek(BROKER)]
+    with Cluster(members, directory=tmp_path) as cluster:
+        records = write_replicated(cluster, "killed", replicas=3)
+        two = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ConfigResource.Type.TOPIC, "killed", incremental_configs=[two])
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        admin.incremental_alter_configs([topic])[topic].result(60)
+        for server in cluster.brokers:
+            server.kill()
+        returning = cluster.brokers[:2]
+        for server in returning:
+            server.spawn()
+        wait_for_leaders(returning, ["killed"], partitions=3, deadline=time.monotonic() + 120)
+        assert_read(returning[0].bootstrap, "killed", records)
+        for server in returning:
+            assert "and told that nothing of epoch" in server.log_tail(1_000_000)
 
 
 @slow
