@@ -44,7 +44,7 @@ def test_a_commit_counted_from_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -
     count = Progress.committed_end_offset
 
     def count_all(self: Progress) -> Offset:
-        self._epoch_start_offset = Offset(-1)
+        self.epoch_start_offset = Offset(-1)
         return count(self)
 
     monkeypatch.setattr(Progress, "committed_end_offset", count_all)

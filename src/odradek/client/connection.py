@@ -6,7 +6,8 @@ import asyncio
 import os
 import struct
 from collections import deque
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ports import Network, Part, Wire
@@ -26,6 +27,21 @@ _TIMER_SLACK_S = 0.001
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
+
+
+class Awaiting(Protocol):
+    """Whoever waits for the answer to one request; a future will do."""
+
+    def done(self) -> bool:
+        """Whether it does not wait any more."""
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, why: Exception, /) -> None:
+        """ConnectionLost or RequestTimedOut."""
+
+    def exception(self) -> BaseException | None:
+        """Called where nobody else may come to look at it."""
 
 
 class _Form:
@@ -48,11 +64,12 @@ class _Pending:
     def __init__(
         self,
         correlation_id: int,
-        response: type[Message],
+        response: type[Message] | None,
         version: int,
-        answer: asyncio.Future[Any],
+        answer: Awaiting,
         deadline: float,
     ) -> None:
+        """Without a kind of response its frame is handed over as it came."""
         self.correlation_id = correlation_id
         self.response = response
         self.version = version
@@ -124,6 +141,18 @@ class Connection:
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
         return answer
+
+    def ask_with(self, frame: Callable[[int], bytes], answer: Awaiting, *, timeout_ms: int) -> None:
+        """Send the frame that is made for a correlation id; `answer` gets the frame that answers it, from there on."""
+        if self._failure is not None:
+            answer.set_exception(ConnectionLost(str(self._failure)))
+            return
+        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._wire.send((frame(correlation_id),))
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._pending.append(_Pending(correlation_id, None, 0, answer, deadline))
+        if self._timer is None or self._timer_at > deadline:
+            self._watch(deadline)
 
     def tell(self, request: Message, version: int) -> None:
         """Send a request that gets no answer (Produce with acks=0); ConnectionLost if it cannot even be tried."""
@@ -203,6 +232,7 @@ class Connection:
             self.close(ConnectionLost(f"{self._wire.peer_host} answered what nobody asked"))
             return
         pending = self._pending.popleft()
+        message: Message | memoryview
         try:
             message = _decode(pending, frame)
         except MalformedFrame as wrong:
@@ -255,11 +285,15 @@ def _deadline(pending: _Pending) -> float:
     return pending.deadline
 
 
-def _decode(pending: _Pending, frame: memoryview) -> Message:
-    response, version = pending.response, pending.version
+def _decode(pending: _Pending, frame: memoryview) -> Message | memoryview:
     (correlation_id,) = _SIZE.unpack_from(frame)
     if correlation_id != pending.correlation_id:
         raise MalformedFrame(f"it answers request {correlation_id} instead of {pending.correlation_id}")
+    return frame if pending.response is None else decode_answer(frame, pending.response, pending.version)
+
+
+def decode_answer(frame: memoryview, response: type[ResponseT], version: int) -> ResponseT:
+    """The message in a frame that begins with its correlation id; MalformedFrame if it makes no sense."""
     position = 4
     if response.api_key == ApiKey.API_VERSIONS:  # Its answers have the oldest header, whatever their version.
         if len(frame) >= _CORRELATION_AND_ERROR.size:

@@ -33,6 +33,7 @@ class Endpoint:
         "quick",
         "routine",
         "served",
+        "unmetered",
     )
 
     def __init__(self, route: Route, version: int, *, forwarded: bool = False) -> None:
@@ -46,6 +47,7 @@ class Endpoint:
         self.overlaps = route.overlaps
         self.quick = None if route.quick is None else route.quick(version)
         self.routine = None if route.routine is None else route.routine(version)
+        self.unmetered = route.unmetered
         self.served = 0
         self.latencies = Latencies()
 

@@ -10,10 +10,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.client.connection import Connection
+from odradek.client.connection import Awaiting, Connection
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ids import NO_NODE, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
+from odradek.metadata.raft.fetch_forms import RequestForm
 from odradek.metadata.raft.snapshot import BadSnapshot, SnapshotId, read_snapshot
 from odradek.metadata.raft.state import Role
 from odradek.metadata.raft.wire import Address
@@ -24,8 +25,10 @@ from odradek.protocol.messages import fetch
 from odradek.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.peers import Peers, version_for
+from odradek.server.routine_fetches import RoutineFetches
 from odradek.server.voter_place import VoterPlace
 from odradek.storage.leader_epochs import EpochEnd
+from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.server.quorum import Quorum
@@ -48,6 +51,14 @@ class _LeaderChanged(Exception):
     """Another leader is known before the one that was asked has answered."""
 
 
+@value
+class Asked:
+    """What an answer is to."""
+
+    epoch: LeaderEpoch
+    fetch_offset: Offset
+
+
 class MetadataFollower:
     """One task, for as long as the node runs; it rests while the node leads."""
 
@@ -67,8 +78,9 @@ class MetadataFollower:
         """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
         self._followed = (LeaderEpoch(-1), NO_NODE)
         self._complained_ms = -_COMPLAINTS_EVERY_MS
-        self._asked: asyncio.Future[Any] | None = None
+        self._asked: Awaiting | None = None
         """The answer that is waited for."""
+        self._routine: RoutineFetches | None = None
         self._silent_ms = 0
         """When whoever was asked has been silent for too long."""
         self._silence: asyncio.TimerHandle | None = None
@@ -162,28 +174,61 @@ class MetadataFollower:
     # Fetching.
 
     async def _fetch(self, address: Address) -> bool:
-        """One fetch and what follows from it; whether to go on at once."""
+        """Fetch until something has to be looked at, and do; whether to go on at once."""
         quorum = self._quorum
-        raft, settings = quorum.raft, quorum.settings
         changed = quorum.leader_changed()
         connection = await self._connect(address, changed)
         if connection is None:
             return True
-        request = wire.fetch_request(
-            quorum.cluster_id,
-            me=quorum.key,
-            epoch=raft.epoch,
-            end_offset=quorum.log.log_end_offset,
-            last_epoch=quorum.log.last_epoch,
-            high_watermark=raft.high_watermark,
-            max_wait_ms=self.longest_wait_ms,
-            max_bytes=settings.fetch_max_bytes,
-        )
+        routine = self._routine_over(connection)
+        if routine is not None and not changed.done():
+            try:
+                unusual = await self._follow(routine)
+            except _LeaderChanged:
+                self._peers.drop(address)
+                return True
+            asked = Asked(LeaderEpoch(routine.asked_epoch), Offset(routine.asked_offset))
+            return unusual is None or await self._take(address, asked, unusual)
+        request = self._request()
+        asked = Asked(quorum.raft.epoch, quorum.log.log_end_offset)
         response = await self._ask(connection, request, fetch.FetchResponse, changed)
         if response is None:
             self._peers.drop(address)
             return True
-        return await self._take(address, request, response)
+        return await self._take(address, asked, response)
+
+    def _routine_over(self, connection: Connection) -> RoutineFetches | None:
+        """None where the leader knows only older versions of the request."""
+        routine = self._routine
+        if routine is None or routine.connection is not connection:
+            version = version_for(connection, fetch.FetchRequest)
+            form = RequestForm.of(self._request(), version, self._peers.client_id)
+            if form is None:
+                return None
+            self._routine = routine = RoutineFetches(
+                self._quorum, connection, form, on_asked=self._await_word, on_taken=self._place.maybe_ask
+            )
+        return routine
+
+    async def _follow(self, routine: RoutineFetches) -> fetch.FetchResponse | None:
+        self._asked = routine
+        try:
+            return await routine.run()
+        finally:
+            self._asked = None
+
+    def _request(self) -> fetch.FetchRequest:
+        quorum = self._quorum
+        return wire.fetch_request(
+            quorum.cluster_id,
+            me=quorum.key,
+            epoch=quorum.raft.epoch,
+            end_offset=quorum.log.log_end_offset,
+            last_epoch=quorum.log.last_epoch,
+            high_watermark=quorum.raft.high_watermark,
+            max_wait_ms=self.longest_wait_ms,
+            max_bytes=quorum.settings.fetch_max_bytes,
+        )
 
     @property
     def longest_wait_ms(self) -> int:
@@ -273,7 +318,7 @@ class MetadataFollower:
         else:
             self._give_up_on_answer(RequestTimedOut("it is silent"))
 
-    async def _take(self, address: Address, request: fetch.FetchRequest, response: fetch.FetchResponse) -> bool:
+    async def _take(self, address: Address, asked: Asked, response: fetch.FetchResponse) -> bool:
         quorum, raft = self._quorum, self._quorum.raft
         if response.error_code:
             self._complain("%s:%d answers: %s", *address, ErrorCode(response.error_code).name)
@@ -295,8 +340,7 @@ class MetadataFollower:
                     return news.error == ErrorCode.NONE
             if raft.is_leader:
                 return True
-            asked = request.topics[0].partitions[0]
-            if asked.current_leader_epoch != raft.epoch or asked.fetch_offset != quorum.log.log_end_offset:
+            if asked.epoch != raft.epoch or asked.fetch_offset != quorum.log.log_end_offset:
                 return True
             if partition.diverging_epoch.epoch >= 0:
                 diverging = partition.diverging_epoch

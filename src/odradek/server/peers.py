@@ -28,7 +28,7 @@ class Peers:
 
     def __init__(self, network: Network, *, client_id: str) -> None:
         self._network = network
-        self._client_id = client_id
+        self.client_id = client_id
         self._connections: dict[tuple[str, int], Connection] = {}
 
     def connected(self, address: tuple[str, int]) -> Connection | None:
@@ -43,7 +43,7 @@ class Peers:
             return connection
         host, port = address
         connection = await Connection.open(
-            self._network, host=host, port=port, client_id=self._client_id, timeout_ms=timeout_ms
+            self._network, host=host, port=port, client_id=self.client_id, timeout_ms=timeout_ms
         )
         try:
             connection.versions = await _learn_versions(connection, timeout_ms)

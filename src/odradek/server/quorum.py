@@ -36,11 +36,14 @@ from odradek.protocol.records.batch import BatchHeader, build_batch, decode_reco
 from odradek.protocol.records.record import Record
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.server.peers import Peers, UnsupportedByPeer, version_for
+from odradek.server.purgatory import Expiring
 from odradek.server.replay import Replay, SnapshotSettings, Written, not_controller
 from odradek.server.suspended import resume
 from odradek.values import replace, value
 
 if TYPE_CHECKING:
+    from odradek.metadata.raft.fetch_forms import AnswerForm, Shape
+    from odradek.server.handlers.quick_fetch_metadata import KnownFollower
     from odradek.server.metadata_follower import MetadataFollower
     from odradek.server.voter_changes import VoterChanges
 
@@ -147,7 +150,10 @@ class Quorum:
         self._told: tuple[LeaderEpoch, NodeId, Address | None] = (LeaderEpoch(-1), NO_NODE, None)
         self._active_epoch: LeaderEpoch | None = None
         self._epoch_start_offset = NO_OFFSET
-        self._parked: list[asyncio.Future[Any]] = []
+        self._parked: list[Expiring] = []
+        self.known_followers: dict[Shape, KnownFollower] = {}
+        """Who fetches from here, by what does not change in its requests."""
+        self.answer_form: AnswerForm | None = None
         self._changed: asyncio.Future[None] | None = None
         self._replays_soon = False
         self.on_leadership: Callable[[LeaderEpoch | None], None] = lambda epoch: None
@@ -494,7 +500,7 @@ class Quorum:
             if not waiter.done():
                 waiter.set_result(True)
 
-    def park(self, waiter: asyncio.Future[Any]) -> None:
+    def park(self, waiter: Expiring) -> None:
         """Have `waiter` woken with the next change."""
         if len(self._parked) > 64:
             self._parked = [each for each in self._parked if not each.done()]
@@ -695,6 +701,12 @@ class Quorum:
         self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
         await self.carry_out()
 
+    def take_nothing(self, high_watermark: int) -> None:
+        """The leader has nothing new; nobody has the turn, so that nothing else is to be carried out."""
+        self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
+        self._advanced()
+        self._set_timer()
+
     async def truncate(self, end_offset: Offset) -> None:
         """Cut what the leader does not have; what is committed cannot be meant. The caller has the turn."""
         kept = max(self._replay.applied, self.log.high_watermark)
@@ -719,8 +731,10 @@ class Quorum:
 
     def note_fetch(self) -> None:
         """A replica's fetch may have moved the high watermark; a lone voter's may wait for the first commit."""
-        self._advanced()
-        if self.raft.high_watermark < 0 and self.raft.is_lone_voter:
+        high_watermark = self.raft.high_watermark
+        if high_watermark > self.log.high_watermark:
+            self._advanced()
+        elif high_watermark < 0 and self.raft.is_lone_voter:
             self.spawn(self._sync_own())
 
     async def write_snapshot(self) -> None:

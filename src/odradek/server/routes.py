@@ -67,10 +67,12 @@ class Route:
     announced_min_version: int
     overlaps: bool
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
-    quick: Callable[[int], QuickHandler] | None
+    quick: Callable[[int], QuickHandler | None] | None
     """A hand-made way through for the most common requests of a version."""
     routine: Callable[[int], RoutineMaker | None] | None
     """And for those of them that a connection has sent before."""
+    unmetered: bool
+    """Whether quotas are not for what its quick way answers: then only an authorizer closes it."""
     encode: Callable[[int], Callable[[Any], list[Part]]] | None
     """A way of its own from an answer to bytes, by version."""
     forwarded: bool
@@ -87,8 +89,9 @@ def serves(
     on: Role,
     announced_min_version: int | None = None,
     overlaps: bool = False,
-    quick: Callable[[int], QuickHandler] | None = None,
+    quick: Callable[[int], QuickHandler | None] | None = None,
     routine: Callable[[int], RoutineMaker | None] | None = None,
+    unmetered: bool = False,
     encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
     forwarded: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
@@ -106,6 +109,7 @@ def serves(
             overlaps=overlaps,
             quick=quick,
             routine=routine,
+            unmetered=unmetered,
             encode=encode,
             forwarded=forwarded,
         )

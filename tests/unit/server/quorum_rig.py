@@ -23,6 +23,7 @@ from odradek.metadata.records import ConfigRecord
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
+from odradek.server.authorizer import Authorizer
 from odradek.server.config import load
 from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
@@ -72,7 +73,7 @@ class Seat:
         self.committed: list[tuple[Image, Changes]] = []
         self.guarded = False
         self.supported_features = SUPPORTED_FEATURES
-        self.authorizer = None
+        self.authorizer: Authorizer | None = None
         self.settings = rig.settings
         self.cluster_id = "rig"
         self.quorum: Quorum

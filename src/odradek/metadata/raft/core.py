@@ -16,7 +16,7 @@ from typing import Any
 from odradek.ids import NO_EPOCH, NO_NODE, ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
 from odradek.metadata.raft.electing import MAX_EPOCH_JUMP, Electing
-from odradek.metadata.raft.state import FetchVerdict, Role
+from odradek.metadata.raft.state import READ_ON, FetchVerdict, Role
 from odradek.metadata.raft.voters import ReplicaKey
 from odradek.metadata.raft.wire import LeaderNews
 from odradek.protocol.errors import ErrorCode
@@ -185,12 +185,19 @@ class Raft(Electing):
             error = ErrorCode.UNKNOWN_SERVER_ERROR
         if error is not ErrorCode.NONE:
             return FetchVerdict(error=error)
-        assert self.progress is not None
-        verdict = self._compare(Offset(fetch_offset), LeaderEpoch(last_fetched_epoch))
-        if verdict.stays and key.node_id >= 0:
-            end_offset = self._log.log_end_offset
-            self.progress.fetched(key, Offset(fetch_offset), leader_end_offset=end_offset, now_ms=now_ms)
-            self._advance(self.progress.committed_end_offset())
+        progress = self.progress
+        assert progress is not None
+        end_offset = self._log.log_end_offset
+        if last_fetched_epoch == self.epoch and progress.epoch_start_offset < fetch_offset <= end_offset:
+            verdict = READ_ON  # It has something of this epoch, so everything before is the same.
+        else:
+            verdict = self._compare(Offset(fetch_offset), LeaderEpoch(last_fetched_epoch))
+            if not verdict.stays:
+                return verdict
+        if key.node_id >= 0 and progress.fetched(
+            key, Offset(fetch_offset), leader_end_offset=end_offset, now_ms=now_ms
+        ):
+            self._advance(progress.committed_end_offset())
         return verdict
 
     def snapshot_fetched(self, key: ReplicaKey, now_ms: int) -> None:
@@ -213,7 +220,7 @@ class Raft(Electing):
         if offset == 0 and newest is not None:
             return FetchVerdict(snapshot=newest)
         if log.log_start_offset == 0 and offset == 0 and epoch == 0:
-            return FetchVerdict()
+            return READ_ON
         if oldest is not None and newest is not None:
             start = log.log_start_offset
             differs = offset == start == oldest.end_offset and epoch != oldest.epoch
@@ -227,7 +234,7 @@ class Raft(Electing):
                 end = EpochEnd(log.last_epoch, log.log_end_offset)
         if end.epoch != epoch or end.end_offset < offset:
             return FetchVerdict(diverging=end)
-        return FetchVerdict()
+        return READ_ON
 
     def synced(self, end_offset: Offset) -> bool:
         """This node's log is on its device up to there; whether that made more of it committed."""

@@ -48,7 +48,7 @@ class Progress:
 
     def __init__(self, me: ReplicaKey, voters: Sequence[Voter], *, epoch_start_offset: Offset, now_ms: int) -> None:
         self._me = me
-        self._epoch_start_offset = epoch_start_offset
+        self.epoch_start_offset = epoch_start_offset
         self._began_ms = now_ms
         self._replicas: dict[tuple[NodeId, Uuid], Replica] = {}
         self.synced_end_offset = NO_OFFSET
@@ -56,6 +56,8 @@ class Progress:
         self.voters: list[Replica] = []
         self._own: Replica | None = None
         """This node among the voters."""
+        self._are_new = True
+        """Whether nobody has fetched since these are the voters: another majority may have more."""
         self.set_voters(voters)
 
     def set_voters(self, voters: Sequence[Voter]) -> None:
@@ -66,6 +68,7 @@ class Progress:
             replica.key = voter.key
             replicas.append(replica)
         self.voters = replicas
+        self._are_new = True
         self._own = next((replica for replica in replicas if replica.key.matches(self._me)), None)
 
     def _votes(self, replica: Replica) -> bool:
@@ -97,8 +100,13 @@ class Progress:
             )
             del self._replicas[oldest[0]]
 
-    def fetched(self, key: ReplicaKey, end_offset: Offset, *, leader_end_offset: Offset, now_ms: int) -> None:
-        self._replica(key).fetched(end_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
+    def fetched(self, key: ReplicaKey, end_offset: Offset, *, leader_end_offset: Offset, now_ms: int) -> bool:
+        """Whether more may be committed by it."""
+        replica = self._replica(key)
+        moves = self._are_new or replica.end_offset != end_offset
+        replica.fetched(end_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
+        self._are_new = False
+        return moves
 
     def heard_of(self, key: ReplicaKey, now_ms: int) -> None:
         """It fetches a snapshot: alive, though it gets no further in the log."""
@@ -130,7 +138,7 @@ class Progress:
             return NO_OFFSET
         ends.sort(reverse=True)
         end_offset = ends[len(ends) // 2]
-        return end_offset if end_offset > self._epoch_start_offset else NO_OFFSET
+        return end_offset if end_offset > self.epoch_start_offset else NO_OFFSET
 
     def majority_heard_ms(self, now_ms: int) -> int:
         """When a majority, with this node, was last in touch; a new leader counts from its beginning."""

@@ -121,6 +121,10 @@ class FetchVerdict:
         return self.error is ErrorCode.NONE and self.diverging is None and self.snapshot is None
 
 
+READ_ON = FetchVerdict()
+"""What most are told."""
+
+
 class State:
     """The state of one replica. `now_ms` is monotonic everywhere."""
 

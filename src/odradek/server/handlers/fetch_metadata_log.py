@@ -6,41 +6,27 @@ a replica fetches from says that it has everything before on its device, and so 
 
 from __future__ import annotations
 
-from odradek.ids import METADATA_TOPIC_ID, NodeId, Offset
+from odradek.ids import METADATA_TOPIC_ID, NodeId
 from odradek.metadata.raft import wire
 from odradek.metadata.raft.state import FetchVerdict
 from odradek.metadata.raft.voters import ReplicaKey
 from odradek.metadata.topic_names import METADATA_TOPIC
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-    SnapshotId,
-)
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import require
 from odradek.server.context import Context
-from odradek.server.quorum import Quorum
+from odradek.server.handlers.quick_fetch_metadata import quick_fetch
+from odradek.server.metadata_reads import MAX_BYTES, MAX_WAIT_MS, answer, read_for
 from odradek.server.routes import Role, serves
 from odradek.storage.config import LONG_MAX
-
-MAX_BYTES = 1 << 20
-"""Read into memory for one answer; a replica that has more to catch up with asks again."""
-
-MAX_WAIT_MS = 60_000
 
 _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
 
 
-@serves(ApiKey.FETCH, on=Role.CONTROLLER)
+@serves(ApiKey.FETCH, on=Role.CONTROLLER, quick=quick_fetch, unmetered=True)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     quorum = ctx.node.quorum
@@ -54,7 +40,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         or wanted.fetch_offset < 0
         or not 0 <= wanted.last_fetched_epoch <= wanted.current_leader_epoch
     ):
-        return _answer(quorum, FetchVerdict(error=ErrorCode.INVALID_REQUEST), b"")
+        return answer(quorum, FetchVerdict(error=ErrorCode.INVALID_REQUEST), b"")
     replica_id = request.replica_state.replica_id if ctx.api_version >= _REPLICA_STATE_VERSION else request.replica_id
     key = ReplicaKey(NodeId(replica_id), wanted.replica_directory_id)
     monotonic_ms = ctx.node.world.clock.monotonic_ms
@@ -62,10 +48,18 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     deadline_ms = now_ms + min(request.max_wait_ms, MAX_WAIT_MS)
     max_bytes = min(request.max_bytes, MAX_BYTES)
     while True:
-        verdict, records = _read(quorum, key, wanted, max_bytes=max_bytes, now_ms=now_ms)
+        verdict, records = read_for(
+            quorum,
+            key,
+            epoch=wanted.current_leader_epoch,
+            fetch_offset=wanted.fetch_offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            max_bytes=max_bytes,
+            now_ms=now_ms,
+        )
         news = wanted.high_watermark != LONG_MAX and quorum.high_watermark > wanted.high_watermark
         if records or news or not verdict.stays or now_ms >= deadline_ms:
-            return _answer(quorum, verdict, records)
+            return answer(quorum, verdict, records)
         waiter = ctx.node.purgatory.park(timeout_ms=deadline_ms - now_ms)
         quorum.park(waiter)
         try:
@@ -83,40 +77,3 @@ def _only_partition(ctx: Context, request: FetchRequest) -> FetchPartition | Non
     by_id = ctx.api_version >= _TOPIC_ID_VERSION
     named = topic.topic_id == METADATA_TOPIC_ID if by_id else topic.topic == METADATA_TOPIC
     return topic.partitions[0] if named and topic.partitions[0].partition == wire.PARTITION else None
-
-
-def _read(
-    quorum: Quorum, key: ReplicaKey, wanted: FetchPartition, *, max_bytes: int, now_ms: int
-) -> tuple[FetchVerdict, bytes]:
-    verdict = quorum.raft.fetched(
-        key,
-        epoch=wanted.current_leader_epoch,
-        fetch_offset=wanted.fetch_offset,
-        last_fetched_epoch=wanted.last_fetched_epoch,
-        now_ms=now_ms,
-    )
-    if not verdict.stays:
-        return verdict, b""
-    quorum.note_fetch()
-    return verdict, quorum.log.read(Offset(wanted.fetch_offset), max_bytes=max_bytes)
-
-
-def _answer(quorum: Quorum, verdict: FetchVerdict, records: bytes) -> FetchResponse:
-    standing = quorum.raft.standing
-    partition = PartitionData(
-        partition_index=wire.PARTITION,
-        error_code=verdict.error,
-        high_watermark=quorum.raft.high_watermark if verdict.error is ErrorCode.NONE else -1,
-        log_start_offset=quorum.log.log_start_offset,
-        current_leader=LeaderIdAndEpoch(leader_id=standing.leader_id, leader_epoch=standing.epoch),
-        aborted_transactions=None,
-        records=records,
-    )
-    if verdict.diverging is not None:
-        end = verdict.diverging
-        partition.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
-    if verdict.snapshot is not None:
-        snapshot = verdict.snapshot
-        partition.snapshot_id = SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
-    topic = FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
-    return FetchResponse(responses=[topic], node_endpoints=standing.endpoints(NodeEndpoint))
