@@ -30,13 +30,20 @@ def find(image: Image, fact: Fact) -> str | None:
             raise ValueError(f"no such kind of fact: {fact.kind}")
 
 
-def epochs(image: Image) -> dict[str, int]:
-    """Every number in an image that only ever grows, by name."""
-    numbers = {f"epoch of broker {broker.broker_id}": broker.broker_epoch for broker in image.cluster.brokers.values()}
+def epochs(image: Image, *, but_those_of: Image | None = None) -> dict[str, int]:
+    """Every number in an image that only ever grows, by name; without what is the same part of another image."""
+    other = but_those_of
+    numbers: dict[str, int] = {}
+    if other is None or image.cluster is not other.cluster:
+        for broker in image.cluster.brokers.values():
+            numbers[f"epoch of broker {broker.broker_id}"] = broker.broker_epoch
     numbers["next producer id"] = image.next_producer_id
-    for topic in image.topics.by_id.values():
-        for index, partition in enumerate(topic.partitions):
-            where = f"{topic.name}-{index} of {uuid_text(topic.topic_id)}"
-            numbers[f"leader epoch of {where}"] = partition.leader_epoch
-            numbers[f"partition epoch of {where}"] = partition.partition_epoch
+    if other is None or image.topics is not other.topics:
+        for topic in image.topics.by_id.values():
+            if other is not None and other.topics.by_id.get(topic.topic_id) is topic:
+                continue
+            for index, partition in enumerate(topic.partitions):
+                where = f"{topic.name}-{index} of {uuid_text(topic.topic_id)}"
+                numbers[f"leader epoch of {where}"] = partition.leader_epoch
+                numbers[f"partition epoch of {where}"] = partition.partition_epoch
     return numbers

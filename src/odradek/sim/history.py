@@ -330,7 +330,8 @@ QuorumEvent: TypeAlias = (
     LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
-Event: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
+ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds
+Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
 
 
 class History:

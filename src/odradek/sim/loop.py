@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from heapq import heappop, heappush
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
 ResultT = TypeVar("ResultT")
 ArgumentTs = TypeVarTuple("ArgumentTs")
@@ -46,7 +46,7 @@ class Life:
         self.context = contextvars.copy_context()
         self.context.run(_life.set, self)
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.held: list[asyncio.Handle] | None = None
+        self.held: list[asyncio.Handle | Posted] | None = None
         """What would have run while the life is held; None when it is not."""
         self._failed: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._sweep_at = 64
@@ -91,6 +91,10 @@ class Life:
         self.tasks.clear()
         for task in list(self._failed):
             task.exception()  # Nobody is left who could have looked at it.
+
+
+Posted: TypeAlias = tuple[Callable[..., object], tuple[Any, ...], "Life"]
+"""A callback, its arguments, and the life in which it runs: what nobody will cancel needs no more."""
 
 
 class _Handle(asyncio.Handle):
@@ -143,8 +147,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.failures: list[str] = []
         self._max_steps = max_steps
         self.now_us = 0
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[int, int, _Timer]] = []
+        self._ready: deque[asyncio.Handle | Posted] = deque()
+        self._timers: list[tuple[int, int, _Timer | Posted]] = []
         self._sequence = 0
         self._stopping = False
         self._running = False
@@ -178,46 +182,64 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.extend(held or ())
 
     def _run(self) -> None:
-        ready = self._ready
-        next_handle = ready.popleft
-        last_step = self._max_steps
-        while not self._stopping and (ready or self._advance()):
-            handle: Any = next_handle()
-            self.steps += 1
-            if self.steps > last_step:
-                raise Deadlock(f"still busy after {last_step} steps at {self.now_us} µs: something spins")
-            if handle._cancelled:
-                continue
-            life = handle._context.get(_life)
-            if life is None:
-                pass
-            elif not life.alive:
-                continue
-            elif life.held is not None:
-                life.held.append(handle)
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as exception:  # noqa: BLE001 - as asyncio does it: nobody else is left to catch it
-                message = f"Exception in callback {handle._callback!r}"
-                self.call_exception_handler({"message": message, "exception": exception, "handle": handle})
+        ready, timers = self._ready, self._timers
+        next_ready, make_ready = ready.popleft, ready.append
+        steps, last_step = self.steps, self._max_steps
+        step: Any
+        try:
+            while not self._stopping:
+                if not ready:
+                    if not timers:
+                        return
+                    self._advance(timers, make_ready)
+                    continue
+                step = next_ready()
+                steps += 1
+                if steps > last_step:
+                    raise Deadlock(f"still busy after {last_step} steps at {self.now_us} µs: something spins")
+                if type(step) is tuple:
+                    callback, args, life = step
+                    context = life.context
+                else:
+                    if step._cancelled:
+                        continue
+                    callback, args, context = step._callback, step._args, step._context
+                    life = context.get(_life)
+                if life is None:
+                    pass
+                elif not life.alive:
+                    continue
+                elif life.held is not None:
+                    life.held.append(step)
+                    continue
+                try:
+                    context.run(callback, *args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as exception:  # noqa: BLE001 - as asyncio does it: nobody else is left to catch it
+                    message = f"Exception in callback {callback!r}"
+                    self.call_exception_handler({"message": message, "exception": exception})
+        finally:
+            self.steps = steps
 
-    def _advance(self) -> bool:
+    def _advance(self, timers: list[tuple[int, int, _Timer | Posted]], make_ready: Callable[[Any], None]) -> None:
         """Let time jump to the earliest timer that is still wanted."""
-        timers = self._timers
+        now_us = self.now_us
         while timers:
-            when, _, handle = heappop(timers)
-            if handle._cancelled:
+            when, _, step = heappop(timers)
+            if type(step) is not tuple and step._cancelled:  # type: ignore[union-attr]
                 continue
-            if when > self.now_us:
-                self.now_us = when
-            self._ready.append(handle)
-            while timers and timers[0][0] <= self.now_us:
-                self._ready.append(heappop(timers)[2])
-            return True
-        return False
+            if when > now_us:
+                self.now_us = now_us = when
+            make_ready(step)
+            while timers and timers[0][0] <= now_us:
+                make_ready(heappop(timers)[2])
+            return
+
+    def post(self, when_us: int, life: Life, callback: Callable[..., object], *args: object) -> None:
+        """Call back in that life at that time, as nothing but the life's end can prevent."""
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._timers, (when_us, sequence, (callback, args, life)))
 
     def _stop_soon(self, _: asyncio.Future[Any]) -> None:
         self._stopping = True

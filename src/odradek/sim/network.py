@@ -77,16 +77,26 @@ class SimulatedWire:
             self.life.check()
         if self.closed:
             return
-        self._internet.calls += self.asks
-        if self.peer.silent and self.peer.machine not in self._internet.dark:
-            self._internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
-        count = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-        if self._flight_bytes + count <= self._window and not self._severed and not self._unsent and _is_plain(parts):
-            self._flight.append(b"".join(parts))  # type: ignore[arg-type]
-            self._flight_bytes += count
-            if not self._delivering:
-                self._deliver_later()
-            return
+        internet, peer = self._internet, self.peer
+        internet.calls += self.asks
+        if peer.silent and peer.machine not in internet.dark:
+            internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
+        first = parts[0]
+        count = len(first) if len(parts) == 1 else sum(map(len, parts))
+        if self._flight_bytes + count <= self._window and not self._severed and not self._unsent:
+            if len(parts) == 1 and type(first) is bytes:
+                plain = first
+            elif FileSlice not in map(type, parts):
+                plain = b"".join(parts)  # type: ignore[arg-type]
+            else:
+                plain = b""
+            if plain:
+                self._flight.append(plain)
+                self._flight_bytes += count
+                if not self._delivering and not peer.closed:
+                    self._delivering = True
+                    internet.carry(self)
+                return
         self._unsent.extend(parts)
         self.unsent_bytes += count
         if not self._blocked:
@@ -219,9 +229,9 @@ class SimulatedWire:
     def _deliver_later(self) -> None:
         if not self._delivering and (self._flight or self._ended) and not self.peer.closed:
             self._delivering = True
-            self._internet.carry(self, self._deliver)
+            self._internet.carry(self)
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
         """Hand the next piece to the peer; runs in the peer's life."""
         self._delivering = False
         peer = self.peer
@@ -243,26 +253,30 @@ class SimulatedWire:
         internet = self._internet
         draw = internet.random
         count = most if draw() < internet.whole else 1 + int(draw() * most)
-        data = self._take(count)
-        if data is None:
-            return
+        data: bytes | FileSlice | None = self._flight[0]
+        if type(data) is bytes and len(data) == count:
+            self._flight_bytes -= count
+            self._flight.popleft()
+        else:
+            data = self._take(count)
+            if data is None:
+                return
         if count > self._largest:
             self._largest = count
-        room = max(count, min(size, 2 * self._largest, len(_POISON)))
+        room = 2 * self._largest
+        if room > size or room > len(_POISON):
+            room = max(count, min(size, len(_POISON)))
         view[:room] = data + _POISON[count:room]
-        internet.trace.note(self.name, f"{count} bytes")
+        loop = internet.loop
+        internet.keep((loop.now_us, self.name, count))
         owner.received(count)
         if (self._unsent or self._blocked) and not self.closed:
-            internet.loop.call_soon(self._left, context=self.life.context)
+            loop.call_soon(self._left, context=self.life.context)
         if self._flight or self._ended:
             self._deliver_later()
 
     def _take(self, count: int) -> bytes | None:
         """The next bytes of what is under way; None if a file no longer holds them, which costs the connection."""
-        first = self._flight[0]
-        if len(first) == count and isinstance(first, bytes):
-            self._flight_bytes -= count
-            return self._flight.popleft()  # type: ignore[return-value]
         pieces = []
         while count:
             part = self._flight.popleft()
@@ -285,10 +299,6 @@ class SimulatedWire:
         return b"".join(pieces)
 
 
-def _is_plain(parts: Sequence[Part]) -> bool:
-    return FileSlice not in map(type, parts)
-
-
 class SimulatedListening:
     """An open port of one life."""
 
@@ -309,6 +319,7 @@ class Internet:
         self.draw = draw
         self.random = draw.random
         self.trace = trace
+        self.keep = trace.keep
         self.listeners: dict[tuple[str, int], SimulatedListening] = {}
         self.wires: list[SimulatedWire] = []
         self.whole = 0.6
@@ -385,11 +396,10 @@ class Internet:
     def later(self, life: Life, callback: Callable[[], None]) -> None:
         """Call back in that life after a drawn delay."""
         delay = 10 + int(self.random() * (SLOW_US if self.random() < 0.05 else QUICK_US))
-        when = max(self.loop.now_us, self.stalled_until_us) + delay
-        self.loop.call_at_us(when, callback, context=life.context)
+        self.loop.post(max(self.loop.now_us, self.stalled_until_us) + delay, life, callback)
 
-    def carry(self, wire: SimulatedWire, callback: Callable[[], None]) -> None:
-        """Call back in the life at the other end once the next bytes of a wire got there."""
+    def carry(self, wire: SimulatedWire) -> None:
+        """Deliver the next bytes of a wire in the life at the other end, once they got there."""
         draw = self.random
         delay = 10 + int(draw() * (SLOW_US if draw() < 0.05 else QUICK_US))
         for machine in (wire.machine, wire.peer.machine) if self.slow_us else ():
@@ -399,7 +409,7 @@ class Internet:
         when = loop.now_us
         if when < self.stalled_until_us or when < wire.stalled_until_us:
             when = max(self.stalled_until_us, wire.stalled_until_us)
-        loop.call_at_us(when + delay, callback, context=wire.peer.life.context)
+        loop.post(when + delay, wire.peer.life, wire.deliver)
 
     def free_port(self) -> int:
         self._next_port += 1

@@ -16,11 +16,13 @@ class Trace:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.marks: dict[str, int] = {}
         self._loop = loop
-        self._notes: list[tuple[int, str, str]] = []
+        self._notes: list[tuple[int, str, str | int]] = []
+        self.keep = self._notes.append
+        """For what happens all the time: when, who, and so many bytes that arrived."""
 
     def note(self, who: str, what: str) -> None:
         """Cheap: lines are made of it only when somebody wants to read them."""
-        self._notes.append((self._loop.now_us, who, what))
+        self.keep((self._loop.now_us, who, what))
 
     def mark(self, state: str) -> None:
         """Count that an interesting state was reached: a set of seeds that never reaches one proves too little."""
@@ -28,7 +30,10 @@ class Trace:
 
     @property
     def lines(self) -> list[str]:
-        return [f"{at_us / 1_000_000:12.6f}  {who:<12} {what}" for at_us, who, what in self._notes]
+        return [
+            f"{at_us / 1_000_000:12.6f}  {who:<12} {what if isinstance(what, str) else f'{what} bytes'}"
+            for at_us, who, what in self._notes
+        ]
 
     def digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)

@@ -45,7 +45,7 @@ class SimulatedWorkers:
     def _later(self, loop: SimulatedLoop, step: Callable[..., None], *arguments: Any) -> None:
         draw = self._draw.random
         delay = 1 + int(draw() * (SLOWEST_US if draw() < 0.1 else SLOWEST_US // 10))
-        loop.call_at_us(loop.now_us + delay, step, *arguments, context=self._life.context)
+        loop.post(loop.now_us + delay, self._life, step, *arguments)
 
 
 def _settle(settle: Callable[[Any], None], result: asyncio.Future[Any], outcome: Any) -> None:

@@ -7,6 +7,7 @@ real processes and real clients can use them as well.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias, get_args
 
 from odradek.sim.checkers import (
     acknowledged_kept,
@@ -33,35 +34,56 @@ from odradek.sim.checkers import (
     unfenced_knows_itself,
     watermark_forward,
 )
-from odradek.sim.history import History
+from odradek.sim.history import ClientEvent, Event, GroupEvent, History, QuorumEvent, ReplicaEvent
 
-ALL: tuple[Callable[[History], list[str]], ...] = (
-    acknowledged_kept.check,
-    same_record.check,
-    producer_order.check,
-    producer_state.check,
-    seen_stays.check,
-    log_end.check,
-    offsets_kept.check,
-    offsets_forward.check,
-    owned_once.check,
-    rebalances_end.check,
-    one_leader.check,
-    one_vote.check,
-    own_epoch_first.check,
-    epochs_forward.check,
-    committed_same.check,
-    answered_kept.check,
-    fenced_leads_nothing.check,
-    unfenced_knows_itself.check,
-    producer_ids_once.check,
-    quorum_settles.check,
-    watermark_forward.check,
-    ends_forward.check,
-    replicas_same.check,
+Checker: TypeAlias = Callable[[History], list[str]]
+
+_OF: tuple[tuple[tuple[type[Event], ...], tuple[Checker, ...]], ...] = (
+    (
+        get_args(ClientEvent),
+        (
+            acknowledged_kept.check,
+            same_record.check,
+            producer_order.check,
+            producer_state.check,
+            seen_stays.check,
+            log_end.check,
+            ends_forward.check,
+        ),
+    ),
+    (
+        get_args(GroupEvent),
+        (offsets_kept.check, offsets_forward.check, owned_once.check, rebalances_end.check),
+    ),
+    (
+        get_args(QuorumEvent),
+        (
+            one_leader.check,
+            one_vote.check,
+            own_epoch_first.check,
+            epochs_forward.check,
+            committed_same.check,
+            answered_kept.check,
+            fenced_leads_nothing.check,
+            unfenced_knows_itself.check,
+            producer_ids_once.check,
+            quorum_settles.check,
+        ),
+    ),
+    (get_args(ReplicaEvent), (watermark_forward.check, replicas_same.check)),
 )
+"""Each with what it is about: where nothing of that happened, there is nothing to judge."""
+
+ALL: tuple[Checker, ...] = tuple(checker for _, checkers in _OF for checker in checkers)
 
 
 def check(history: History) -> list[str]:
     """Every broken promise, in words."""
-    return [broken for checker in ALL for broken in checker(history)]
+    happened = set(map(type, history.events))
+    return [
+        broken
+        for kinds, checkers in _OF
+        if not happened.isdisjoint(kinds)
+        for checker in checkers
+        for broken in checker(history)
+    ]

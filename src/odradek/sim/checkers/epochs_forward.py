@@ -5,6 +5,7 @@ What was put on a device must not be forgotten in a crash either, or a node coul
 
 from __future__ import annotations
 
+from odradek.metadata.image import Image
 from odradek.sim import facts
 from odradek.sim.history import Committed, History, LeaderKnown, Promised
 
@@ -43,15 +44,18 @@ def _of_records(history: History) -> list[str]:
 
 def _of_images(history: History) -> list[str]:
     """Images are the same everywhere (`committed_same` sees to that), so the first node to have one speaks for all."""
-    newest = -1
+    newest: Image | None = None
     known: dict[str, int] = {}
     broken = []
     for event in history.events:
-        if isinstance(event, Committed) and event.image.provenance.offset > newest:
-            newest = event.image.provenance.offset
-            for name, number in facts.epochs(event.image).items():
+        if isinstance(event, Committed) and (
+            newest is None or event.image.provenance.offset > newest.provenance.offset
+        ):
+            for name, number in facts.epochs(event.image, but_those_of=newest).items():
                 before = known.get(name, -1)
                 if number < before:
-                    broken.append(f"the {name} went back from {before} to {number} at offset {newest}")
+                    at = event.image.provenance.offset
+                    broken.append(f"the {name} went back from {before} to {number} at offset {at}")
                 known[name] = number
+            newest = event.image
     return broken
