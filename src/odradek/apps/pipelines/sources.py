@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 TOMBSTONES = ("dead-letter", "keep")
 REFRESHES = ("batch", "start")
 
-READING = {"kafka.fetch.max.wait.ms": "5", "kafka.max.poll.records": "10000"}
+READING = {"kafka.fetch.max.wait.ms": "5", "kafka.max.poll.records": "2000"}
 """How Spark's tasks read, unless a source's options say otherwise.
 
 A task reads offsets that are there, and has nothing to wait for. But at the end of a partition Spark's consumer has
 already asked for what comes next. Brokers keep such a Fetch for as long as it may wait (Kafka's default: 500 ms) and
 answer nothing else on that connection meanwhile, so every task would stand still for that long before it ends.
 After every poll Spark also asks for the partition's first and last offset, one after the other: with Kafka's 500
-records a poll, these are most of all requests. A poll never holds more than one Fetch brought, 1 MiB unless told
-otherwise.
+records a poll, these are most of all requests. More than 2,000 would save little, and an executor keeps what the last
+poll of every partition brought.
 """
 
 
