@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
@@ -215,10 +214,14 @@ class Node:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
 
     async def _know_last_registration(self) -> None:
-        """See what became of a registration whose answer nobody lived to hear; without a controller go on as it is."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.initial_broker_registration_timeout_ms / 1000):
-                await self.quorum.caught_up()
+        """See what became of a registration whose answer nobody lived to hear."""
+        timeout_ms = self.config.initial_broker_registration_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.quorum.in_touch()
+        except TimeoutError:
+            raise RegistrationRefused(f"No controller was heard of within {timeout_ms} ms.") from None
+        await self.quorum.caught_up()
 
     async def _until(self, holds: Callable[[Image], bool]) -> None:
         while not holds(self.image):

@@ -603,11 +603,15 @@ class Quorum:
 
     async def caught_up(self) -> None:
         """Come back once all that the leader has committed by now is replayed here."""
+        await self.in_touch()
+        await self._replay.until(self.raft.high_watermark, None)
+
+    async def in_touch(self) -> None:
+        """Come back once a leader has said what is committed."""
         while self.raft.high_watermark < 0 and not self.is_active:
             waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self.park(waiter)
             await waiter
-        await self._replay.until(self.raft.high_watermark, None)
 
     def _committed_end_offset(self) -> int:
         high_watermark, end_offset = self.raft.high_watermark, self.log.log_end_offset

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.unit.metadata.building import uuid
 from tests.unit.server.asking import fetch, fetched, produce, values, wanted
 from tests.unit.server.controllers import Controllers, play
 from tests.unit.server.rig import Rig
@@ -14,9 +16,11 @@ from tests.unit.server.test_lifecycle import ME, Scripted
 
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
-from odradek.server.lifecycle import BrokerLifecycle
+from odradek.server.lifecycle import BrokerLifecycle, RegistrationRefused
+from odradek.server.quorum import Quorum
 from odradek.sim.disk import SimulatedFile
 from odradek.sim.loop import Life
+from odradek.storage.last_life import LastLife, mark_running
 
 MARK = ".odradek_running"
 LOG = "t-0/00000000000000000000.log"
@@ -138,6 +142,27 @@ def test_a_kill_around_the_registration_changes_nothing(monkeypatch: pytest.Monk
         assert rig.node.lifecycle.previous_epoch > before, "the epoch of the registration that nobody heard of"
         assert rig.node.lifecycle.previous_epoch < rig.node.lifecycle.broker_epoch
         assert (BrokerLifecycle.register, BrokerLifecycle._registered) == (register, registered)
+
+    on_rig(test)
+
+
+def test_a_registration_of_which_nobody_heard_is_asked_after_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(self: Quorum) -> None:
+        await asyncio.sleep(1e6)
+
+    async def test(rig: Rig) -> None:
+        epoch = rig.node.lifecycle.broker_epoch
+        rig.crash()
+        mark_running(rig.device.attach(Life("a tool")), "/data", LastLife(epoch).attempting(uuid(9)))
+        began = rig.loop.time()
+        with monkeypatch.context() as patched:
+            patched.setattr(Quorum, "in_touch", never)
+            with pytest.raises(RegistrationRefused, match="No controller was heard of within 60000 ms"):
+                await rig.start()
+        assert rig.loop.time() - began < 61
+        rig.life.end()
+        await rig.start()
+        assert rig.node.lifecycle.previous_epoch == epoch
 
     on_rig(test)
 
