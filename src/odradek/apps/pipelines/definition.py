@@ -30,6 +30,10 @@ SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode"
 def load(file: str) -> Pipeline:
     """The pipeline that a file declares, checked; or a Sentence."""
     path = Path(file)
+    if path.is_dir():
+        raise Sentence(
+            f"{file} is a directory: name a pipeline's file; `odradek pipeline list {file}` shows those in it."
+        )
     if not path.is_file():
         raise Sentence(f"there is no file {file}; `odradek pipeline new NAME` makes one that runs.")
     pipeline = _from_yaml(path) if path.suffix in (".yaml", ".yml") else _from_python(path)

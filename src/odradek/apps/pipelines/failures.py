@@ -65,4 +65,7 @@ def _cause(told: str) -> str:
 
 def _first_line(told: str) -> str:
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    return re.sub(r"\s*SQLSTATE: \w+", "", lines[0])[:400] if lines else "no reason given"
+    if not lines:
+        return "no reason given"
+    # Where in an expression of one line it is, and its number in a standard, help nobody.
+    return re.sub(r"\s*SQLSTATE: \w+|[.;]*\s*line \d+ pos \d+;?$", "", lines[0])[:400]

@@ -269,7 +269,8 @@ def exposition(run: Run) -> str:
             lines.append(f'odradek_pipeline_{name}{{pipeline="{run.pipeline}"{labels}}} {sample:g}')
 
     def per_query(name: str) -> list[tuple[str, float]]:
-        return [(f',query="{query}"', counts[name] or 0) for query, counts in data["queries"].items()]
+        told = [(query, counts[name]) for query, counts in data["queries"].items()]
+        return [(f',query="{query}"', count) for query, count in told if count is not None]
 
     family("records_read_total", "counter", "Records read by each query.", per_query("records_read"))
     family("rows_written_total", "counter", "Rows written, where the sink says so.", per_query("rows_written"))

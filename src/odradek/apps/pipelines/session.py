@@ -52,6 +52,9 @@ USUAL = {
 }
 """Settings of every pipeline's session; `--conf` may say otherwise."""
 
+TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark prints every exception of a query with all its traces, although it raises it as well."""
+
 SHUFFLES = "spark.sql.shuffle.partitions"
 DEFAULT_MASTER = "local[*]"
 NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
@@ -71,9 +74,12 @@ def open_session(
     look for the cause of a failure do. `formats` are those of tables that Spark does not bring: `delta`, `iceberg`.
     """
     try:
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
     except ImportError:
         raise Sentence(NOT_INSTALLED) from None
+    for logger in TRACES:
+        PySparkLogger.getLogger(logger).disabled = True
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

@@ -13,8 +13,8 @@ from odradek.apps.pipelines import Pipeline, scaffold, schemas, sinks, sources
 from odradek.apps.pipelines.brokers import lost
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
-from odradek.apps.pipelines.failures import sentence
-from odradek.apps.pipelines.progress import Run, reports_after
+from odradek.apps.pipelines.failures import analysis, sentence
+from odradek.apps.pipelines.progress import Run, exposition, reports_after
 from odradek.apps.pipelines.runner import streams_of
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
@@ -119,6 +119,9 @@ def test_reports_are_counted_once() -> None:
     data = run.data("progress")
     assert (data["records_read"], data["dead_letters"], data["late_rows"]) == (15, 3, 4)
     json.dumps(data)
+    metrics = exposition(run)
+    assert 'rows_written_total{pipeline="p",query="sink-out"} 13' in metrics
+    assert 'rows_written_total{pipeline="p",query="sink-lake"}' not in metrics, "files do not say"
     run.goal = 30
     line = run.line()
     assert line.startswith("p: [############------------]  50%; 15 records, ")
@@ -182,6 +185,13 @@ def test_what_was_lost() -> None:
         "t-1 ends at 3 now, but was read up to 4: it is another topic of this name",
         "u-0 is not there any more",
     ]
+
+
+def test_what_spark_does_not_understand_is_one_sentence() -> None:
+    told = "[UNRESOLVED] A column `q` cannot be resolved. Did you mean [`n`]. SQLSTATE: 42703; line 1 pos 0;\n'Project"
+    assert str(analysis("dataset d", RuntimeError(told))) == (
+        "dataset d: [UNRESOLVED] A column `q` cannot be resolved. Did you mean [`n`]."
+    )
 
 
 @pytest.mark.parametrize(

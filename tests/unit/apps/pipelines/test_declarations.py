@@ -188,3 +188,5 @@ def test_wrong_python(tmp_path: Path, text: str, sentence: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(Sentence, match="there is no file"):
         load(str(tmp_path / "none.py"))
+    with pytest.raises(Sentence, match="is a directory: name a pipeline's file"):
+        load(str(tmp_path))
