@@ -143,3 +143,25 @@ def test_a_fetch_whose_connection_is_gone_says_nothing_for_its_follower() -> Non
         assert replica.last_fetch_ms == heard_ms
 
     rig.run(test)
+
+
+def test_a_fetch_that_moves_the_high_watermark_when_its_time_is_up_is_answered_once() -> None:
+    """Seed 23 of `quorum` found that it wakes all who wait for that, itself among them."""
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await follow_for_a_while(rig)
+        quorum = leader.quorum
+        note_fetch = quorum.note_fetch
+
+        def note_and_wake() -> None:
+            note_fetch()
+            quorum.wake()
+
+        quorum.note_fetch = note_and_wake  # type: ignore[method-assign]
+        await asyncio.sleep(2)
+        await rig.append(leader, setting("d"))
+        await rig.agree()
+
+    rig.run(test)
+    assert [seat.failures for seat in rig.seats] == [[], [], []]

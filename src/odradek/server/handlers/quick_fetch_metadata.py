@@ -84,6 +84,8 @@ class WaitingFetch(Promise[bytes]):
         except Exception as failure:  # noqa: BLE001 - its connection has to judge it, not who moved the log
             self.break_off(failure)
             return
+        if self.is_kept:
+            return  # What it told of its follower moved the high watermark, and that woke it once more.
         if found:
             self.keep(b"")
         else:
