@@ -188,12 +188,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         step: Any
         try:
             while not self._stopping:
-                if not ready:
-                    if not timers:
-                        return
-                    self._advance(timers, make_ready)
-                    continue
-                step = next_ready()
+                if ready:
+                    step = next_ready()
+                elif timers:
+                    when, _, step = heappop(timers)
+                    if when > self.now_us:
+                        if type(step) is not tuple and step._cancelled:
+                            continue  # Time does not go on for what nobody wants any more.
+                        self.now_us = when
+                    while timers and timers[0][0] <= self.now_us:
+                        make_ready(heappop(timers)[2])
+                else:
+                    return
                 steps += 1
                 if steps > last_step:
                     raise Deadlock(f"still busy after {last_step} steps at {self.now_us} µs: something spins")
@@ -221,20 +227,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     self.call_exception_handler({"message": message, "exception": exception})
         finally:
             self.steps = steps
-
-    def _advance(self, timers: list[tuple[int, int, _Timer | Posted]], make_ready: Callable[[Any], None]) -> None:
-        """Let time jump to the earliest timer that is still wanted."""
-        now_us = self.now_us
-        while timers:
-            when, _, step = heappop(timers)
-            if type(step) is not tuple and step._cancelled:  # type: ignore[union-attr]
-                continue
-            if when > now_us:
-                self.now_us = now_us = when
-            make_ready(step)
-            while timers and timers[0][0] <= now_us:
-                make_ready(heappop(timers)[2])
-            return
 
     def post(self, when_us: int, life: Life, callback: Callable[..., object], *args: object) -> None:
         """Call back in that life at that time, as nothing but the life's end can prevent."""

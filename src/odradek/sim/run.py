@@ -94,6 +94,18 @@ def play(
     `power` says whether power may be lost (half of the seeds, if not told). A disk that lies about the syncs of some
     paths is for trying the checkers: it must not go unnoticed then.
     """
+    collects = gc.isenabled()
+    gc.disable()  # A run leaves little in cycles; and what is closed only when it is found must not be by chance.
+    try:
+        return _play(seed, scenario, make_node, power=power, lies_about=lies_about, deadline_s=deadline_s)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _play(
+    seed: int, scenario: str, make_node: MakeNode, *, power: bool | None, lies_about: str | None, deadline_s: float
+) -> Outcome:
     if power is None:
         power = random.Random(f"{seed}/power").random() < 0.5
     cluster = _cluster(seed, scenario, make_node, power=power)
@@ -106,8 +118,6 @@ def play(
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    collects = gc.isenabled()
-    gc.disable()  # A run leaves little in cycles; and what is closed only when it is found must not be by chance.
     try:
         running = _SCENARIOS[scenario](cluster, power=power)
         broken = _run(cluster, running, deadline_s=deadline_s)
@@ -117,8 +127,6 @@ def play(
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
-        if collects:
-            gc.enable()
     broken += cluster.loop.failures
     if not broken:
         broken += checkers.check(history)
