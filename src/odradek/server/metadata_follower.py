@@ -242,7 +242,9 @@ class MetadataFollower:
         Where every machine is too busy to answer in time, another leader is no better than the one there is.
         """
         usual_ms = 2 * self.longest_wait_ms
-        many = max(len(self._elections_ms) - _USUAL_ELECTIONS, 0)
+        many = len(self._elections_ms) - _USUAL_ELECTIONS
+        if many <= 0:
+            return usual_ms
         return min(usual_ms << min(many, 10), max(self._quorum.settings.fetch_timeout_ms, usual_ms))
 
     def _note_election(self) -> None:

@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 PLAINTEXT = 0
 SESSION_EVICTION_MS = 120_000
 LOCK_FILE = ".lock"
+_MOST_LOG_CONFIGS = 1000
 
 
 class Node:
@@ -86,6 +87,8 @@ class Node:
                 super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
             )
         self.metadata_answers = MetadataAnswers()
+        self._log_configs: dict[tuple[tuple[str, str], ...], tuple[LogConfig, LogConfig]] = {}
+        """By what a topic says: the defaults of the broker, and what both make together."""
         self.guarded = False
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
@@ -554,7 +557,15 @@ class Node:
         return read_bootstrap(self.world.disk.read_file(path))
 
     def _log_config_of(self, topic: str) -> LogConfig:
-        return log_config(self.image.configs.of(TOPIC_RESOURCE, topic), self.config.log_defaults)
+        """One for all topics that say the same: few are special, and every partition asks."""
+        overrides = self.image.configs.of(TOPIC_RESOURCE, topic)
+        defaults, told = self.config.log_defaults, tuple(overrides.items())
+        known = self._log_configs.get(told)
+        if known is None or known[0] is not defaults:
+            if len(self._log_configs) >= _MOST_LOG_CONFIGS:
+                self._log_configs.clear()
+            known = self._log_configs[told] = (defaults, log_config(overrides, defaults))
+        return known[1]
 
 
 _FEATURES = tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES)

@@ -115,12 +115,15 @@ class Quotas:
         self._rates: dict[tuple[str, Entity], Rate] = {}
         self._buckets: dict[Entity, TokenBucket] = {}
         self._limits_addresses = False
+        self._limits: dict[tuple[str, str, str], tuple[float, Entity] | None] = {}
+        """What was found for a key, a user and a client id in this image."""
         self.active = False
         """Whether anybody has a quota: then every request is metered."""
 
     def apply(self, image: ClientQuotasImage) -> None:
         if image is not self._image:
             self._image = image
+            self._limits.clear()
             kinds = {kind: None for entity in image.by_entity for kind, _ in entity}
             self.active = USER in kinds or CLIENT_ID in kinds
             self._limits_addresses = IP in kinds
@@ -171,6 +174,14 @@ class Quotas:
 
     def limit(self, key: str, user: str, client_id: str) -> tuple[float, Entity] | None:
         """The most special quota that there is, and who shares it."""
+        place = (key, user, client_id)
+        if place not in self._limits:
+            if len(self._limits) >= MAX_RATES:
+                self._limits.clear()
+            self._limits[place] = self._find_limit(key, user, client_id)
+        return self._limits[place]
+
+    def _find_limit(self, key: str, user: str, client_id: str) -> tuple[float, Entity] | None:
         for user_name, client_name in _PRECEDENCE:
             parts: list[tuple[str, str | None]] = []
             sharing: list[tuple[str, str | None]] = []

@@ -415,13 +415,14 @@ class Log:
         self._check_replicated(found)
         self._told_ms = now_ms
         if found:
-            size = sum(header.size for _, header in found)
-            together = [header for _, header in found]
-            if size <= self._segment_bytes and self._fits(size, together):
-                self._write_replicated(batches[:size], found, now_ms)
+            size = 0
+            for batch, _ in found:
+                size += len(batch)
+            if self._fits(size, found):
+                self._write_replicated(self._segments.active, batches[:size], found)
             else:
-                for batch, header in found:
-                    self._write_replicated(batch, [(batch, header)], now_ms)
+                for each in found:
+                    self._write_replicated(self._segment_of(each, now_ms), each[0], [each])
         return Offset(self.log_end_offset - 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
@@ -669,20 +670,27 @@ class Log:
                 )
             end_offset = Offset(header.last_offset + 1)
 
-    def _fits(self, size: int, headers: list[BatchHeader]) -> bool:
+    def _fits(self, size: int, found: list[tuple[memoryview, BatchHeader]]) -> bool:
         segment = self._segments.active
-        return (
-            segment.size + size <= self._segment_bytes
-            and max(header.max_timestamp for header in headers) <= segment.roll_timestamp
-            and not segment.index_full
-            and headers[-1].last_offset <= segment.last_indexable_offset
-        )
+        if (
+            segment.size + size > self._segment_bytes
+            or segment.index_full
+            or found[-1][1].last_offset > segment.last_indexable_offset
+        ):
+            return False
+        return max([header.max_timestamp for _, header in found]) <= segment.roll_timestamp
 
-    def _write_replicated(self, data: memoryview, found: list[tuple[memoryview, BatchHeader]], now_ms: int) -> None:
+    def _segment_of(self, one: tuple[memoryview, BatchHeader], now_ms: int) -> Segment:
+        batch, header = one
+        if self._fits(len(batch), [one]):
+            return self._segments.active
+        return self._segment_for(len(batch), header.last_offset, now_ms, at_offset=header.base_offset)
+
+    def _write_replicated(
+        self, segment: Segment, data: memoryview, found: list[tuple[memoryview, BatchHeader]]
+    ) -> None:
         """Write these bytes at once, then note the batches in them."""
-        segment, first, last = self._segments.active, found[0][1], found[-1][1]
-        if not self._fits(len(data), [header for _, header in found]):
-            segment = self._segment_for(len(data), last.last_offset, now_ms, at_offset=first.base_offset)
+        first = found[0][1]
         for _, header in found:
             if header.leader_epoch != self.leader_epochs.latest:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)

@@ -7,11 +7,12 @@ connection stays, so that a newer client can ask again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
+from odradek.ports import Part
 from odradek.protocol.api import ApiKey
-from odradek.protocol.codec import encode
+from odradek.protocol.codec import encode, encoder
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
@@ -27,9 +28,37 @@ from odradek.server.served import Served, served_on
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _SOFTWARE_VERSION = 3
 _ZERO_RANGE_VERSION = 4
+_FIRST_FLEXIBLE_VERSION = 3
+_KEYS_AT = 2
+"""Behind the error code; an empty list is one byte there."""
+_MOST_LISTS = 4
+"""One a role is known; errors have lists of their own."""
 
 
-@serves(ApiKey.API_VERSIONS, on=Role.BROKER | Role.CONTROLLER)
+def _encoder(version: int) -> Callable[[ApiVersionsResponse], list[Part]]:
+    """What is announced never changes, and is most of the answer: its bytes are made once."""
+    encode_all = encoder(ApiVersionsResponse, version)
+    if version < _FIRST_FLEXIBLE_VERSION:
+        return lambda response: [encode_all(response)]
+    announced: list[tuple[list[ApiVersion], bytes]] = []
+
+    def encode_around(response: ApiVersionsResponse) -> list[Part]:
+        keys = response.api_keys
+        response.api_keys = []
+        body = encode_all(response)
+        response.api_keys = keys
+        part = next((part for known, part in announced if known is keys), None)
+        if part is None:
+            whole = encode_all(response)
+            part = whole[_KEYS_AT : _KEYS_AT + 1 + len(whole) - len(body)]
+            announced.append((keys, part))
+            del announced[:-_MOST_LISTS]
+        return [body[:_KEYS_AT] + part + body[_KEYS_AT + 1 :]]
+
+    return encode_around
+
+
+@serves(ApiKey.API_VERSIONS, on=Role.BROKER | Role.CONTROLLER, encode=_encoder)
 async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= _SOFTWARE_VERSION and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
