@@ -6,9 +6,10 @@ import pytest
 from tests.unit.server.rig import Rig
 
 from odradek.protocol.api import ApiKey
+from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.server.routes import Role, routes_of
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.server.routes import Role, route_of, routes_of
 
 SOMEBODY = ApiVersionsRequest(client_software_name="odradek-test", client_software_version="1.0")
 
@@ -66,3 +67,18 @@ def test_software_without_a_proper_name_is_refused(name: str) -> None:
             assert (await client.ask(wrong, 2)).error_code == 0
 
     rig.run(test)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_answer_whose_list_is_known_has_the_bytes_of_one_that_is_made_anew(version: int) -> None:
+    make = route_of(ApiKey.API_VERSIONS, Role.BROKER).encode
+    assert make is not None
+    encode_known = make(version)
+    lists = [
+        [ApiVersion(api_key=key, min_version=0, max_version=key) for key in range(count)] for count in (0, 1, 90, 200)
+    ]
+    for epoch in (-1, 7, 8):
+        for keys in (*lists, *lists):
+            response = ApiVersionsResponse(error_code=35, api_keys=keys, finalized_features_epoch=epoch)
+            assert encode_known(response) == [encode(response, version)]
+            assert response.api_keys is keys
