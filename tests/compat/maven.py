@@ -6,6 +6,7 @@ Odradek: where there is no Java or no Maven, `require_java` skips with a word th
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -64,6 +65,16 @@ def _resolved(coordinates: list[str], *, transitive: bool) -> Path:
     if missing:
         raise ToolMissing(f"{' and '.join(missing)} not installed")
     home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        # Three nodes of a cluster are made ready at once: two Mavens that copy to one place trip over each other.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            _copy(coordinates, home, jars, transitive=transitive)
+            done.touch()
+    return jars
+
+
+def _copy(coordinates: list[str], home: Path, jars: Path, *, transitive: bool) -> None:
     pom = home / "pom.xml"
     pom.write_text(_pom(coordinates))
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
@@ -75,8 +86,6 @@ def _resolved(coordinates: list[str], *, transitive: bool) -> Path:
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_S, check=False)
     if outcome.returncode != 0:
         raise RuntimeError(f"Maven could not resolve {coordinates}:\n{outcome.stdout}{outcome.stderr}")
-    done.touch()
-    return jars
 
 
 def _pom(coordinates: list[str]) -> str:
