@@ -6,8 +6,8 @@ python -m bench.simulation --count 100 --turns 3 --scenario quorum
 A call is a request that one node sends to another over the made-up network: fetches of the metadata log and of
 partitions, heartbeats, votes, forwarded requests, and ApiVersions of new connections. What clients ask is not counted,
 nor what a node asks itself. The CPU is that of this process for the whole run of a seed: nodes, clients, faults, the
-made-up world and the checkers. Of several turns of a seed the cheapest counts, since other processes on the machine can
-only make it dearer.
+made-up world and the checkers; garbage is collected between two runs. Of several turns of a seed the cheapest counts,
+since other processes on the machine can only make it dearer.
 """
 
 from __future__ import annotations
