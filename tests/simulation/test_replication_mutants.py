@@ -226,6 +226,7 @@ def test_an_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> 
     assert caught(*LOST, power=True, aims=("_kill_all",))
 
 
+@pytest.mark.slow
 def test_a_mark_of_another_boot_that_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who lost power says that it has lost nothing, and may lead as soon as it is back."""
     monkeypatch.setattr(SimulatedDisk, "boot_id", lambda self: "always the same")

@@ -86,6 +86,10 @@ class Cluster(Surroundings):
         (machine,) = self.machines.values()
         return machine
 
+    def has_deposed_coordinator(self) -> bool:
+        """Whether some node takes itself for the groups' coordinator and the cluster has agreed on another."""
+        return False
+
     def client_network(self, name: str, life: Life | None = None) -> SimulatedNetwork:
         return self.internet.attach(name, life or Life(name))
 

@@ -129,7 +129,9 @@ class ConsumerGroupMember(Member):
             request.server_assignor = self.plan.server_assignor
         if says_all or owned != self._reported:
             request.topic_partitions = self._by_topic(owned)
-        sent_ms = self.cluster.clock.monotonic_ms()
+        # Who was replaced and does not know it answers from memory, as Kafka's coordinators do: that is no lease.
+        leased = not self.cluster.has_deposed_coordinator()
+        lease_ms = self.cluster.clock.monotonic_ms() + SESSION_TIMEOUT_MS if leased else 0
         self._says_all = True
         response = await self._client.ask(request, ConsumerGroupHeartbeatResponse, 1)
         code = ErrorCode(response.error_code)
@@ -144,7 +146,7 @@ class ConsumerGroupMember(Member):
             assert code is ErrorCode.NONE, f"{code.name}: {response.error_message}"
             self._says_all = False
             self._reported = owned
-            self._take(response.member_epoch, response.assignment, sent_ms + SESSION_TIMEOUT_MS)
+            self._take(response.member_epoch, response.assignment, lease_ms)
 
     def _take(self, epoch: int, assignment: Assignment | None, lease_ms: int) -> None:
         owned = self.owned
@@ -157,7 +159,7 @@ class ConsumerGroupMember(Member):
             )
         self._epoch = epoch
         self._positions = {each: offset for each, offset in self._positions.items() if each in owned}
-        self.note_owned(owned, epoch, lease_ms=lease_ms if self.plan.leases else 0)
+        self.note_owned(owned, epoch, lease_ms=lease_ms)
 
     def _give_up(self) -> None:
         self._epoch = JOIN_EPOCH

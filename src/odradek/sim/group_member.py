@@ -36,9 +36,6 @@ class GroupPlan:
     topics: tuple[str, ...]
     pace: float = 1.0
     """How many times as long as usual members rest between what they do."""
-    leases: bool = True
-    """Whether an answered heartbeat means that nobody else owns anything of the member's for a session: not where the
-    coordinator may have been replaced unawares, since heartbeats are answered from memory."""
 
 
 @value

@@ -284,7 +284,6 @@ async def observe(
     crowds: Sequence[Crowd],
     *,
     longest_pause_s: float = 1.0,
-    perhaps_stale: bool = False,
 ) -> None:
     """Look at groups and their offsets now and then, until cancelled."""
     draw = cluster.draw("observer")
@@ -292,20 +291,18 @@ async def observe(
         await asyncio.sleep(draw.random() * longest_pause_s)
         crowd = draw.choice(crowds)
         await crowd.describe(admin)
-        await read_offsets(cluster, admin, crowd, patient=False, perhaps_stale=perhaps_stale)
+        await read_offsets(cluster, admin, crowd, patient=False)
 
 
-async def read_offsets(
-    cluster: Cluster, admin: Admin, crowd: Crowd, *, patient: bool, perhaps_stale: bool = False
-) -> None:
+async def read_offsets(cluster: Cluster, admin: Admin, crowd: Crowd, *, patient: bool) -> None:
     """Note all offsets of a group; that it has none of a partition counts as well.
 
-    Where there are several nodes, a coordinator that was replaced and does not know it yet answers whoever is no
-    member, as Kafka's does. What it tells was so at some time, and may be old.
+    A coordinator that was replaced and does not know it yet answers whoever is no member, as Kafka's does. What it
+    tells was so at some time, and may be old; so where there is one when it is asked for, only that is judged.
     """
     group = crowd.plan.name
     while True:
-        asked_at = 0 if perhaps_stale else len(cluster.history.events)
+        asked_at = 0 if cluster.has_deposed_coordinator() else len(cluster.history.events)
         try:
             held = await admin.group_offsets(group)
         except (KafkaError, ClientError):

@@ -91,7 +91,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     async with client.admin(IMPATIENT) as admin:
         watching = [
             asyncio.create_task(_watch(cluster, faults)),
-            asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0, perhaps_stale=True)),
+            asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0)),
         ]
         for number, partition in enumerate(PARTITIONS):
             consumer = LeaderConsumer(cluster, f"consumer-{number}", partitions=[partition])
@@ -127,7 +127,7 @@ def _crowd(cluster: ReplicationCluster) -> Crowd:
     protocol = draw.choice(("classic", "consumer"))
     cluster.trace.mark(f"{protocol} group")
     assignor = draw.choice(("range", "cooperative-sticky"))
-    plan = GroupPlan("group", protocol, assignor, "uniform", (GROUPED.name,), pace=GROUP_PACE, leases=False)
+    plan = GroupPlan("group", protocol, assignor, "uniform", (GROUPED.name,), pace=GROUP_PACE)
     partitions = [Partition(GROUPED.name, index) for index in range(GROUPED.partitions)]
     return Crowd(cluster, plan, partitions, most_members=2)
 

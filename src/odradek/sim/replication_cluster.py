@@ -125,6 +125,13 @@ class ReplicationCluster(QuorumCluster):
                     found.append((machine, hosted))
         return found
 
+    def has_deposed_coordinator(self) -> bool:
+        agreed = self.registration(GROUPS)
+        return agreed is not None and any(
+            hosted.partition.is_leader and hosted.partition.state.leader_epoch < agreed.leader_epoch
+            for _, hosted in self.hosted(GROUPS)
+        )
+
     def all_in_sync(self) -> bool:
         """Whether every replica is where it should be and has everything, and all know that.
 

@@ -277,7 +277,11 @@ class ReplicationFaults(QuorumFaults):
         await self._bring_back(leader)
 
     async def strike_unseen(self) -> None:
-        """One replica loses power, and before anybody has noticed all the others are killed; it comes back last."""
+        """One replica loses power, and before anybody has noticed all the others are killed.
+
+        It comes back first or last. First, it must not lead though nobody else is there; last, it must not be all that
+        is left.
+        """
         scene = await self._scene()
         if scene is None:
             return
@@ -290,8 +294,13 @@ class ReplicationFaults(QuorumFaults):
         for machine in others:
             await asyncio.sleep(self._draw.random() ** 2)
             await machine.crash("process")
-        await asyncio.gather(*(self._bring_back(machine) for machine in others))
-        await self._bring_back(lossy)
+        if self._draw.random() < 0.5:
+            await self._bring_back(lossy)
+            await asyncio.sleep(self._draw.random() * STALL_US / 1_000_000)
+            await asyncio.gather(*(self._bring_back(machine) for machine in others))
+        else:
+            await asyncio.gather(*(self._bring_back(machine) for machine in others))
+            await self._bring_back(lossy)
 
     def _node_id(self, machine: Machine) -> int:
         return self._replicated.members[machine.name].node_id

@@ -2,7 +2,8 @@
 
 A generation (KIP-848: the epoch of a member) is known by its number, which a power loss may give out again unless the
 groups' log is synced before anything is answered. A member of the classic protocol may take what it was assigned long
-before, when it had no time to look; so only those with leases are held to the time.
+before, when it had no time to look; so only those with leases are held to the time. A lease is a heartbeat that was
+answered when no replaced coordinator was there to answer it from memory: Kafka promises no more.
 """
 
 from __future__ import annotations
