@@ -3,7 +3,8 @@
 A generation (KIP-848: the epoch of a member) is known by its number, which a power loss may give out again unless the
 groups' log is synced before anything is answered. A member of the classic protocol may take what it was assigned long
 before, when it had no time to look; so only those with leases are held to the time. A lease is a heartbeat that was
-answered when no replaced coordinator was there to answer it from memory: Kafka promises no more.
+answered when no replaced coordinator was there to answer it from memory: Kafka promises no more. Nor is an answer one
+that comes when the session is over, as where the coordinator had to wait for its replicas.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def _held_by_others(taken: Owns, holding: dict[tuple[str, str], Owns]) -> list[s
         f"{taken.group}: {taken.owner} took {partition} at {taken.at_ms} ms, "
         f"while {held.owner} holds it until {held.lease_ms} ms"
         for (group, owner), held in holding.items()
-        if group == taken.group and owner != taken.owner and taken.lease_ms and held.lease_ms > taken.at_ms
+        if group == taken.group
+        and owner != taken.owner
+        and taken.lease_ms > taken.at_ms
+        and held.lease_ms > taken.at_ms
         for partition in taken.partitions
         if partition in held.partitions
     ]
