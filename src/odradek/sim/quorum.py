@@ -84,14 +84,15 @@ class Shape:
 
 SHAPES = (
     Shape(combined=3),
-    Shape(combined=3, dynamic=True),
-    Shape(controllers=3, brokers=2),
-    Shape(controllers=3, brokers=1, candidates=1, dynamic=True),
-    Shape(combined=3, brokers=1),
-    Shape(combined=3, candidates=1, dynamic=True),
-    Shape(combined=5),
-    Shape(controllers=1, brokers=1, candidates=2, dynamic=True),
+    Shape(combined=3, brokers=3, dynamic=True),
+    Shape(controllers=3, brokers=5),
+    Shape(controllers=3, brokers=4, candidates=1, dynamic=True),
+    Shape(combined=3, brokers=4),
+    Shape(combined=3, brokers=3, candidates=1, dynamic=True),
+    Shape(combined=5, brokers=3),
+    Shape(controllers=1, brokers=4, candidates=2, dynamic=True),
 )
+"""Most have more brokers than controllers, as clusters do."""
 
 
 @value

@@ -87,10 +87,15 @@ class Electing(State):
     # Elections.
 
     def doubt_leader(self, now_ms: int) -> None:
-        """The leader refuses connections, or has been silent for longer than it may be."""
-        if self.role is Role.FOLLOWER and self.is_voter and not self._suspects:
+        """The leader refuses connections, or has been silent for longer than it may be.
+
+        An observer has to know as well: others may have made it a voter that they cannot do without, and the leader be
+        gone before it could tell.
+        """
+        if self.role is Role.FOLLOWER and not self._suspects:
             self._suspects = True
-            self._deadline_ms = min(self._deadline_ms, now_ms + self._timing.stagger_ms * self._turn())
+            if self.is_voter:
+                self._deadline_ms = min(self._deadline_ms, now_ms + self._timing.stagger_ms * self._turn())
 
     def _probe(self, now_ms: int) -> None:
         """Ask whether an election would find a majority; the epoch stays as it is."""

@@ -19,6 +19,7 @@ from odradek.metadata.raft.voters import ReplicaKey, Voter
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from odradek.protocol.messages.vote import VoteRequest, VoteResponse
+from odradek.values import replace
 
 ME = Voter(NodeId(1), "localhost", 9093, uuid(200))
 
@@ -262,6 +263,20 @@ def test_a_pre_vote_promises_nothing() -> None:
     assert ask(replica, 3, epoch=3, pre_vote=True) == (True, ErrorCode.NONE)
     assert replica.raft.epoch == 3
     assert replica.raft.voted is None
+
+
+def test_who_does_not_know_yet_that_it_is_a_voter_helps_to_replace_a_leader_that_is_gone() -> None:
+    voters = Cluster(3, dynamic=True).voters
+    replica = Replica(replace(voters[0], node_id=NodeId(4), directory_id=uuid(4)), voters, dynamic=True)
+    replica.state = QuorumState(leader_id=NodeId(2), leader_epoch=LeaderEpoch(3))
+    replica.begin().begin(0)
+    assert not replica.raft.is_voter
+    replica.raft.fetch_accepted(Offset(0), 0)
+    assert ask(replica, 3, epoch=3, pre_vote=True) == (False, ErrorCode.NONE)
+    replica.raft.doubt_leader(10)
+    assert ask(replica, 3, epoch=3, pre_vote=True, now_ms=10) == (True, ErrorCode.NONE)
+    replica.raft.fetch_accepted(Offset(0), 20)
+    assert ask(replica, 3, epoch=3, pre_vote=True, now_ms=20) == (False, ErrorCode.NONE)
 
 
 def test_a_voter_that_has_forgotten_everything_waits_for_a_leader() -> None:
