@@ -693,7 +693,10 @@ class Quorum:
     # Following: what `MetadataFollower` has fetched.
 
     async def take_records(self, records: memoryview, high_watermark: int) -> None:
-        """Records from the leader: on the device before the next fetch says so. The caller has the turn."""
+        """Records from the leader, on the device before the next fetch says so. The caller has the turn.
+
+        That of a node that will never vote counts for nothing: what it loses with its power, it fetches again.
+        """
         start_offset = self.log.log_end_offset
         if len(records):
             self.log.append([bytearray(records)], self._world.clock.now_ms())
@@ -701,7 +704,8 @@ class Quorum:
                 if header.is_control:
                     self._note_control_batch(header, batch)
                     self.raft.membership_changed()
-            await self.log.sync()
+            if self.raft.may_vote:
+                await self.log.sync()
         self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
         await self.carry_out()
 

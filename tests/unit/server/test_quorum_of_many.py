@@ -102,6 +102,29 @@ def test_an_observer_finds_the_next_leader_about_as_soon_as_the_voters_do(seed: 
     rig.run(test)
 
 
+@pytest.mark.parametrize("may_vote", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_who_may_become_a_voter_syncs_what_it_fetches_and_a_broker_fetches_it_again(seed: int, may_vote: bool) -> None:
+    rig = QuorumRig(3, seed=seed, static=False)
+
+    async def test() -> None:
+        follower = rig.observer(100, may_vote=may_vote)
+        leader = await rig.begun()
+        await rig.agree()
+        before = len(rig.trace.lines)
+        for number in range(20):
+            await rig.append(leader, setting(f"s{number}"))
+        await rig.agree()
+        syncs = [line for line in rig.trace.lines[before:] if "c100 " in line and "sync " in line and ".log" in line]
+        assert bool(syncs) is may_vote
+        follower.crash("power")
+        await follower.start()
+        await follower.quorum.caught_up()
+        assert len(settings_in(follower)) == 20
+
+    rig.run(test)
+
+
 def test_a_follower_on_a_full_disk_waits_for_space() -> None:
     rig = QuorumRig(3)
 
