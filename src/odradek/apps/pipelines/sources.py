@@ -26,8 +26,8 @@ A task reads offsets that are there, and has nothing to wait for. But at the end
 already asked for what comes next. Brokers keep such a Fetch for as long as it may wait (Kafka's default: 500 ms) and
 answer nothing else on that connection meanwhile, so every task would stand still for that long before it ends.
 After every poll Spark also asks for the partition's first and last offset, one after the other: with Kafka's 500
-records a poll, these are most of all requests. More than 2,000 would save little, and an executor keeps what the last
-poll of every partition brought.
+records a poll, these are most of all requests, and 2,000 a poll leave a quarter of them. Still more a poll would have
+to be held: an executor keeps what the last poll of every partition brought.
 """
 
 
