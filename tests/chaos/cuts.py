@@ -61,6 +61,19 @@ def two_apart(cluster: RunningCluster, islands: Archipelago, load: Load) -> None
     islands.heal(other, leader)
 
 
+def newcomers_behind_the_cut(cluster: RunningCluster, islands: Archipelago, load: Load) -> None:
+    """Producers whose first batches go to a leader that can tell nobody of them, and then is none any more."""
+    leader = leader_of(cluster, WITNESS)
+    islands.isolate(leader.node_id)
+    newcomers = Load(leader.bootstrap_server, WITNESS, partitions=3)
+    with newcomers.running():
+        wait_until_forgotten(cluster, leader.node_id)
+        islands.rejoin(leader.node_id)
+        newcomers.wait_for_acknowledged_everywhere(100)
+    broken = newcomers.verdict()
+    assert not broken, broken
+
+
 def others_serve(cluster: RunningCluster, cut_off: int) -> None:
     """A client that asks the others writes with acks=all, whoever led before.
 
@@ -81,6 +94,7 @@ STORIES: dict[str, Callable[[RunningCluster, Archipelago, Load], None]] = {
     "leader-isolated": leader_isolated,
     "leader-unheard": leader_unheard,
     "two-apart": two_apart,
+    "newcomers": newcomers_behind_the_cut,
 }
 
 

@@ -59,7 +59,16 @@ class FollowerProgress:
 class Leadership:
     """One leader epoch of a partition with followers."""
 
-    __slots__ = ("began_ms", "epoch_start_offset", "followers", "in_sync", "leader_epoch", "node_id", "partition_epoch")
+    __slots__ = (
+        "began_ms",
+        "epoch_start_offset",
+        "followers",
+        "in_sync",
+        "inherits",
+        "leader_epoch",
+        "node_id",
+        "partition_epoch",
+    )
 
     def __init__(
         self,
@@ -70,12 +79,15 @@ class Leadership:
         replicas: tuple[NodeId, ...],
         isr: tuple[NodeId, ...],
         epoch_start_offset: Offset,
+        inherits: bool,
         now_ms: int,
     ) -> None:
         self.node_id = node_id
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         """The end of the log when this node took over: all before it is of earlier leaders."""
+        self.inherits = inherits
+        """Whether somebody led before, and all that was acknowledged then is in this leader's log."""
         self.began_ms = now_ms
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.settle(partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms)

@@ -21,6 +21,8 @@ class PartitionState:
     partition_epoch: int
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
+    is_recovering: bool = False
+    """Whether the leader was elected although it was not in sync, and has not settled that yet."""
 
 
 NO_INSTANT_ACKS = 2
@@ -110,6 +112,7 @@ class Partition:
                 replicas=state.replicas,
                 isr=state.isr,
                 epoch_start_offset=self._epoch_start_offset,
+                inherits=state.leader_epoch > 0 and not state.is_recovering,
                 now_ms=now_ms,
             )
         else:

@@ -5,6 +5,10 @@ few are in sync) and what stood in its way is gone before the second arrives, th
 if the producer is new here, or be out of order. It is refused for the same reason as the first instead. Told of an
 order that is wrong, librdkafka begins a new epoch in all partitions, and sends again under another name what other
 leaders have taken and were killed before they could say so: then it stands there twice.
+
+Nor may a second batch be the first that a new leader sees of a producer. The first went to the leader before, which was
+cut off, and never got further: then who produces is unknown here, and would be let in with any sequence. librdkafka
+takes the answer to the second for one to the first as well, and tells its user of records that are nowhere.
 """
 
 from __future__ import annotations
@@ -15,12 +19,17 @@ from odradek.ids import Uuid
 from odradek.ports import Clock
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from odradek.replication.leader import Leadership
+from odradek.storage.log import Log
 from odradek.values import value
 
 REMEMBERED_MS = 5_000
 """What was under way when the first was refused has arrived by then."""
 
 MOST_REMEMBERED = 1_000
+
+ON_ITS_WAY_MS = 60_000
+"""Within so much a client gives up on a leader that does not answer, and sends what that one was sent to the next."""
 
 _COMES_AGAIN = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -94,6 +103,23 @@ class RefusedBatches:
                 del self.first[key]
             elif distance < _HALF:
                 raise KafkaError(first.error.code, first.error.message)
+
+
+def check_is_first(leadership: Leadership, log: Log, batch: memoryview, clock: Clock) -> None:
+    """NOT_LEADER_OR_FOLLOWER for a later batch of a producer that this leader, who has taken over, has never heard of.
+
+    It has all that was acknowledged, and has forgotten nobody within a minute: so an earlier batch was sent elsewhere,
+    is acknowledged nowhere, and will come again.
+    """
+    if not leadership.inherits or clock.monotonic_ms() - leadership.began_ms >= ON_ITS_WAY_MS:
+        return
+    header = _of_idempotent_producer(batch)
+    if header is not None and header.base_sequence > 0 and log.producers.get(header.producer_id) is None:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"producer {header.producer_id} comes with sequence {header.base_sequence} to a new leader that has none "
+            "of its batches: what was sent before has to come first",
+        )
 
 
 def _of_idempotent_producer(batch: memoryview) -> BatchHeader | None:

@@ -16,6 +16,7 @@ from odradek.metadata.image import EMPTY_IMAGE, Image
 from odradek.metadata.image.topics import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
+    RECOVERING,
     UNASSIGNED_DIRECTORY,
     PartitionRegistration,
     TopicChanges,
@@ -32,7 +33,7 @@ from odradek.server.departures import Departures
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.full_disks import FullDisks
 from odradek.server.hosted import NO_TRAFFIC, Hosted, Traffic
-from odradek.server.refused_batches import REMEMBERED_MS, RefusedBatches
+from odradek.server.refused_batches import REMEMBERED_MS, RefusedBatches, check_is_first
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.server.throttles import Throttles
 from odradek.server.unopened import Unopened
@@ -157,6 +158,8 @@ class Replicas:
         try:
             if self.refused_batches.first:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
+            if partition.leadership is not None and origin is Origin.CLIENT:
+                check_is_first(partition.leadership, partition.log, batch, self._world.clock)
             info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
             raise self.failed_append(hosted, batch, failure) from failure
@@ -183,7 +186,7 @@ class Replicas:
         if (
             refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             or leadership is None
-            or leadership.leader_epoch == 0  # Nobody led before.
+            or not leadership.inherits
             or self._world.clock.monotonic_ms() - leadership.began_ms >= REMEMBERED_MS
         ):
             return refused
@@ -666,4 +669,5 @@ def _state(registration: PartitionRegistration) -> PartitionState:
         partition_epoch=registration.partition_epoch,
         replicas=registration.replicas,
         isr=registration.isr,
+        is_recovering=registration.leader_recovery_state == RECOVERING,
     )

@@ -106,6 +106,40 @@ def test_a_new_leader_calls_nothing_out_of_order_for_a_while() -> None:
     rig.run(test)
 
 
+def test_what_a_leader_that_is_cut_off_was_sent_first_comes_first_to_the_next() -> None:
+    """The first went to somebody who could tell nobody; told of the second, librdkafka takes both for kept."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.elect("t", 2, [2])
+        assert await produce(rig, 3, broker=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await produce(rig, 4, broker=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        await asyncio.sleep(30)
+        assert await produce(rig, 3, broker=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert [await produce(rig, sequence, broker=2) for sequence in range(5)] == [
+            (ErrorCode.NONE, offset) for offset in range(5)
+        ]
+
+    rig.run(test)
+
+
+def test_any_sequence_is_a_first_one_where_nothing_can_be_on_its_way() -> None:
+    """The producer's records are gone, or were not here when somebody had to be elected who was not in sync."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2], [1, 2], [1, 2]])
+        assert await produce(rig, 3) == (ErrorCode.NONE, 0), "nobody led before"
+        await rig.change("t", 1, leader=2, isr=[2], leader_recovery_state=1)
+        assert await produce(rig, 3, broker=2, index=1) == (ErrorCode.NONE, 0)
+        await rig.elect("t", 2, [2], index=2)
+        await asyncio.sleep(60)
+        assert await produce(rig, 3, broker=2, index=2) == (ErrorCode.NONE, 0)
+
+    rig.run(test)
+
+
 def test_a_broker_that_did_not_know_that_the_partition_is_its_own() -> None:
     rig = ReplicaRig(2)
 
