@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 
@@ -17,6 +18,12 @@ MARK = "/data/.odradek_running"
 CLEAN = "/data/.kafka_cleanshutdown"
 FIRST_LOG = "/data/t-0/00000000000000000000.log"
 ONE, TWO, THREE = (Uuid(bytes([number]) * 16) for number in (1, 2, 3))
+
+
+def crash_at_change(machine: Machine, number: int) -> None:
+    """The disk's change of that number, counted from now, is not made any more."""
+    changes = itertools.count(1)
+    machine.device.on_change = lambda path, length: 0 if next(changes) == number else None
 
 
 def test_a_killed_process_loses_nothing_and_a_power_loss_may() -> None:
@@ -75,13 +82,7 @@ def test_a_crash_at_any_point_of_a_clean_stop_and_the_next_start_loses_nothing()
         directory = look(machine)
         directory.mark_running(LastLife(7))
         append(open_log(directory), b"x")
-        left = [struck_at]
-
-        def strike(path: str, length: int, left: list[int] = left) -> int | None:
-            left[0] -= 1
-            return None if left[0] else 0
-
-        machine.device.on_change = strike
+        crash_at_change(machine, struck_at)
         try:
             directory.close()
             directory.mark_clean_shutdown(broker_epoch=7)
@@ -228,13 +229,7 @@ def test_a_kill_in_the_middle_of_a_truncation_leaves_no_hole() -> None:
         for number in range(5):
             append(log, b"%d" % number)
             log.roll(NOW_MS)
-        left = [struck_at]
-
-        def strike(path: str, length: int, left: list[int] = left) -> int | None:
-            left[0] -= 1
-            return None if left[0] else 0
-
-        machine.device.on_change = strike
+        crash_at_change(machine, struck_at)
         try:
             log.truncate_to(1)
         except Crashed:
