@@ -19,7 +19,8 @@ from odradek.metadata.loader import Draft
 from odradek.metadata.records import BeginTransactionRecord, EndTransactionRecord
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.server.quorum import MAX_RECORDS_PER_BATCH, Quorum
+from odradek.server.metadata_writer import MAX_RECORDS_PER_BATCH
+from odradek.server.quorum import Quorum
 
 ResponseT = TypeVar("ResponseT")
 

@@ -43,11 +43,13 @@ from odradek.server.isr_changes import IsrChanges
 from odradek.server.latency import Latencies
 from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
 from odradek.server.metadata_answers import MetadataAnswers
+from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.producer_ids import ProducerIds
 from odradek.server.purgatory import Purgatory
-from odradek.server.quorum import BadMetadataLog, Quorum, QuorumSettings
+from odradek.server.quorum import Quorum
+from odradek.server.quorum_settings import QuorumSettings
 from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role

@@ -170,7 +170,7 @@ class VoterChanges:
     async def _committed(self, end_offset: Offset, timeout_ms: int) -> None:
         try:
             async with asyncio.timeout(max(timeout_ms, 1) / 1000):
-                await self._quorum.committed(end_offset)
+                await self._quorum.commits.until(end_offset, self._quorum.epoch)
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
         except KafkaError as lost:

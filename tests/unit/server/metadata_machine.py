@@ -24,7 +24,8 @@ from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, B
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.server.config import load
 from odradek.server.controller import Controller
-from odradek.server.quorum import Quorum, QuorumSettings
+from odradek.server.quorum import Quorum
+from odradek.server.quorum_settings import QuorumSettings
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy

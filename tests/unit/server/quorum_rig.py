@@ -29,7 +29,8 @@ from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.purgatory import Purgatory
-from odradek.server.quorum import Quorum, QuorumSettings
+from odradek.server.quorum import Quorum
+from odradek.server.quorum_settings import QuorumSettings
 from odradek.server.quotas import Quotas
 from odradek.server.routes import Role
 from odradek.sim.clock import SimulatedClock

@@ -22,7 +22,7 @@ from odradek.protocol.messages.alter_partition import (
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.server.broker_watch import STALL_MS
-from odradek.server.decision_queue import MAX_RECORDS_PER_BATCH
+from odradek.server.metadata_writer import MAX_RECORDS_PER_BATCH
 
 SESSION_S = 9
 TWO = NodeId(2)

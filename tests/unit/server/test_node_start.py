@@ -8,7 +8,7 @@ import pytest
 from tests.unit.server.rig import Rig
 
 from odradek.metadata.bootstrap import FormatError
-from odradek.server.quorum import BadMetadataLog
+from odradek.server.metadata_log import BadMetadataLog
 
 STATE = "/data/__cluster_metadata-0/quorum-state"
 BOOTSTRAP = "/data/bootstrap.checkpoint"

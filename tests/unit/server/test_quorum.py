@@ -23,7 +23,7 @@ from odradek.metadata.records import (
     RemoveDelegationTokenRecord,
 )
 from odradek.protocol.messages.create_topics import CreateTopicsResponse
-from odradek.server.quorum import BadMetadataLog
+from odradek.server.metadata_log import BadMetadataLog
 from odradek.sim.disk import Keep
 from odradek.sim.loop import Deadlock, Life
 

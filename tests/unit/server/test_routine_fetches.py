@@ -156,7 +156,7 @@ def test_a_fetch_that_moves_the_high_watermark_when_its_time_is_up_is_answered_o
 
         def note_and_wake() -> None:
             note_fetch()
-            quorum.wake()
+            quorum.commits.wake()
 
         quorum.note_fetch = note_and_wake  # type: ignore[method-assign]
         await asyncio.sleep(2)

@@ -24,8 +24,8 @@ from odradek.metadata.bootstrap import FormatError
 from odradek.ports import AlreadyLocked
 from odradek.server.config import NodeConfig
 from odradek.server.lifecycle import RegistrationRefused
+from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.node import Node
-from odradek.server.quorum import BadMetadataLog
 
 STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

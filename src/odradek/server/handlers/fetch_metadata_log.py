@@ -61,7 +61,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         if records or news or not verdict.stays or now_ms >= deadline_ms:
             return answer(quorum, verdict, records)
         waiter = ctx.node.purgatory.park(timeout_ms=deadline_ms - now_ms)
-        quorum.park(waiter)
+        quorum.commits.park(waiter)
         try:
             await waiter
         finally:

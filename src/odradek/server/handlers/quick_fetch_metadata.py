@@ -89,7 +89,7 @@ class WaitingFetch(Promise[bytes]):
         if found:
             self.keep(b"")
         else:
-            self._node.quorum.park(self)
+            self._node.quorum.commits.park(self)
 
     def found(self, correlation_id: int) -> bytes:
         """The answer."""
@@ -142,7 +142,7 @@ def _quick(node: Node, frame: memoryview, position: int, correlation_id: int) ->
     if waiting.look(now_ms):
         return waiting.found(correlation_id)
     node.purgatory.bound(waiting, timeout_ms=follower.max_wait_ms)
-    quorum.park(waiting)
+    quorum.commits.park(waiting)
     return waiting
 
 
