@@ -10,7 +10,7 @@ and -6, which speak of tiered storage and find nothing here.
 
 from __future__ import annotations
 
-from odradek.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
+from odradek.ids import NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (
@@ -23,14 +23,12 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import require
 from odradek.server.context import Context
-from odradek.server.handlers.fetch import READ_COMMITTED
+from odradek.server.handlers.quick_list_offsets import EARLIEST, LATEST, consumers_end, epoch_of, quick_list_offsets
 from odradek.server.routes import Role, serves
 from odradek.storage.log import Log
 
 CONSUMER = -1
 DEBUGGING_REPLICA = -2
-LATEST = -1
-EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -39,7 +37,7 @@ _NOT_AVAILABLE_VERSION = 5
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-@serves(ApiKey.LIST_OFFSETS, on=Role.BROKER)
+@serves(ApiKey.LIST_OFFSETS, on=Role.BROKER, quick=quick_list_offsets)
 async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     repeated = _repeated_partitions(request)
     topics = []
@@ -75,7 +73,7 @@ def _look_up(
     if request.replica_id != CONSUMER:
         end_offset = log.log_end_offset
     else:
-        end_offset = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+        end_offset = consumers_end(log, request.isolation_level)
     found_timestamp, offset = NO_TIMESTAMP, NO_OFFSET
     if timestamp == LATEST:
         offset = end_offset
@@ -92,7 +90,7 @@ def _look_up(
         error_code=0,
         timestamp=found_timestamp,
         offset=offset,
-        leader_epoch=_epoch_of(log, offset, latest=timestamp == LATEST),
+        leader_epoch=epoch_of(log, offset, latest=timestamp == LATEST),
     )
 
 
@@ -101,12 +99,6 @@ def _search(log: Log, timestamp: int, end_offset: Offset) -> tuple[int, Offset]:
     if found is None or found.offset >= end_offset:
         return NO_TIMESTAMP, NO_OFFSET
     return found.timestamp, found.offset
-
-
-def _epoch_of(log: Log, offset: Offset, *, latest: bool) -> int:
-    if offset == NO_OFFSET:
-        return NO_EPOCH
-    return log.leader_epochs.latest if latest else log.leader_epochs.epoch_for_offset(offset)
 
 
 def _repeated_partitions(request: ListOffsetsRequest) -> set[tuple[str, int]]:
