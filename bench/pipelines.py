@@ -50,6 +50,7 @@ KEPT_CONSUMERS = {
 """No turn begins with the closing of consumers of turns before, least of all of those whose server stands still."""
 RECORDS = {"bench-records": 800_000, "bench-orders": 400_000}
 """So many that a run takes seconds, of which those that do not depend on the records are few."""
+RECORDS_A_BATCH = 1_000
 TEST_FLOOR_S = 3.0
 LATENCY_RECORDS = 60
 CUSTOMERS = 1_000
@@ -139,7 +140,11 @@ def main() -> int:
 
 
 def load(bootstrap: str, counts: dict[str, int]) -> None:
-    """What the pipelines read, by librdkafka."""
+    """What the pipelines read, by librdkafka, in the same batches wherever it is written.
+
+    Batches that leave when they are full are as large on a slow server as on a fast one; if they left when the server
+    has time for them, Spark would find fewer and larger ones on the slower.
+    """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -147,7 +152,8 @@ def load(bootstrap: str, counts: dict[str, int]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for each in admin.create_topics([NewTopic(*each, 1) for each in topics.items()]).values():
         each.result()
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
+    full = {"batch.num.messages": RECORDS_A_BATCH, "linger.ms": 60_000, "queue.buffering.max.messages": 2_000_000}
+    producer = Producer({"bootstrap.servers": bootstrap, **full})
     for number in range(CUSTOMERS):
         producer.produce("bench-customers", json.dumps({"country": f"C{number % 50}"}), key=f"c{number}")
     for number in range(counts["bench-records"]):
