@@ -10,7 +10,8 @@ import pytest
 
 from odradek.protocol.codec import Message
 from odradek.server.dispatch import Endpoint
-from odradek.server.replicas import Hosted, Replicas
+from odradek.server.hosted import Hosted
+from odradek.server.replicas import Replicas
 from odradek.sim.run import play
 from odradek.storage.log import AppendInfo, Log
 from odradek.storage.producer_state import Producers

@@ -8,21 +8,22 @@ from odradek.metadata.controller.directories import DirectoryAssignment
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
+from odradek.server.hosting import Hosting
 from odradek.server.replicas import Replicas
 
 
-async def apply_changes(replicas: Replicas, image: Image, changes: Changes) -> None:
+async def apply_changes(hosting: Hosting, image: Image, changes: Changes) -> None:
     """Make the hosted partitions what the newest image says, at the cost of what changed."""
-    replicas.learn(image)
+    hosting.replicas.learn(image)
     topics = changes.topics
     if topics.created or topics.changed or topics.deleted:
-        await replicas.apply_topics_gradually(topics)
+        await hosting.apply_topics_gradually(topics)
     new = {created.topic.name: None for created in topics.created if created.before is None}
     for resource_type, name in changes.configs:
         if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:
-            replicas.apply_topic_config(name)
+            hosting.apply_topic_config(name)
         elif resource_type == BROKER_RESOURCE:
-            replicas.apply_broker_config()
+            hosting.apply_broker_config()
 
 
 def chosen_directories(replicas: Replicas, partitions: Iterable[PartitionsOf]) -> list[DirectoryAssignment]:

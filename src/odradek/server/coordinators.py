@@ -27,7 +27,8 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.records.compression import Compression
 from odradek.server.config import NodeConfig
-from odradek.server.replicas import Hosted, Replicas
+from odradek.server.hosted import Hosted
+from odradek.server.replicas import Replicas
 
 if TYPE_CHECKING:
     from odradek.server.running_shard import Decide, RunningShard

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from odradek.server.config import NodeConfig
+from odradek.server.log_chores import LogChores
 from odradek.server.replicas import Replicas
 
 SEALED_FLUSH_MS = 5_000
@@ -18,23 +19,24 @@ LONGEST_WAIT_MS = 86_400_000
 class Housekeeping:
     """One task a chore, each with its own interval."""
 
-    def __init__(self, config: NodeConfig, replicas: Replicas) -> None:
+    def __init__(self, config: NodeConfig, replicas: Replicas, chores: LogChores) -> None:
         self._config = config
         self._replicas = replicas
+        self._chores = chores
         self._tasks: list[asyncio.Task[None]] = []
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when a chore has met what it cannot handle: a node without retention or checkpoints must not go on."""
 
     def start(self) -> None:
-        config, replicas = self._config, self._replicas
+        config, chores = self._config, self._chores
         delay_ms = config.log_initial_task_delay_ms
-        self._every(config.replica_lag_time_max_ms // 2, replicas.check_isrs, 0)
-        self._every(config.log_retention_check_interval_ms, replicas.retain, delay_ms)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, replicas.checkpoint_high_watermarks, 0)
-        self._every(config.log_flush_offset_checkpoint_interval_ms, replicas.checkpoint_recovery_points, delay_ms)
-        self._every(config.log_flush_start_offset_checkpoint_interval_ms, replicas.checkpoint_log_starts, delay_ms)
-        self._every(config.producer_id_expiration_check_interval_ms, replicas.expire_producers, delay_ms)
-        self._every(min(config.log_flush_scheduler_interval_ms, SEALED_FLUSH_MS), replicas.flush_due, delay_ms)
+        self._every(config.replica_lag_time_max_ms // 2, self._replicas.check_isrs, 0)
+        self._every(config.log_retention_check_interval_ms, chores.retain, delay_ms)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, chores.checkpoint_high_watermarks, 0)
+        self._every(config.log_flush_offset_checkpoint_interval_ms, chores.checkpoint_recovery_points, delay_ms)
+        self._every(config.log_flush_start_offset_checkpoint_interval_ms, chores.checkpoint_log_starts, delay_ms)
+        self._every(config.producer_id_expiration_check_interval_ms, chores.expire_producers, delay_ms)
+        self._every(min(config.log_flush_scheduler_interval_ms, SEALED_FLUSH_MS), chores.flush_due, delay_ms)
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -37,11 +37,14 @@ from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.fetchers import Fetchers
 from odradek.server.forwarding import InternalTopics
 from odradek.server.hosted import Hosted
+from odradek.server.hosting import Hosting
 from odradek.server.housekeeping import Housekeeping
 from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
+from odradek.server.last_lives import LastLives
 from odradek.server.latency import Latencies
 from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
+from odradek.server.log_chores import LogChores
 from odradek.server.metadata_answers import MetadataAnswers
 from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.net.buffers import BufferPool
@@ -123,6 +126,8 @@ class Node:
         self.lifecycle: BrokerLifecycle
         self.producer_ids: ProducerIds
         self.replicas: Replicas
+        self._hosting: Hosting
+        self._last_lives: LastLives
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
         self.coordinators: Coordinators
@@ -186,13 +191,13 @@ class Node:
         """Become a broker that serves."""
         await self._register(identity)
         await self._open_partitions()
-        if self.replicas.is_damaged:
+        if self._last_lives.is_damaged:
             log.warning("Registering anew: others must not take this broker for one that has lost nothing.")
             await self._register(identity)
-            self.replicas.is_damaged = False
+            self._last_lives.is_damaged = False
         self.fetchers.start()
         self.coordinators.start(self.image)
-        self._housekeeping = Housekeeping(self.config, self.replicas)
+        self._housekeeping = Housekeeping(self.config, self.replicas, LogChores(self.world.clock, self.replicas))
         self._housekeeping.on_failure = self.fail
         self._housekeeping.start()
         await self.lifecycle.unfence()
@@ -204,9 +209,9 @@ class Node:
         me = self._self(identity)
         if any(directory.last_life.attempts for directory in self._directories):
             await self._know_last_registration()
-        self.replicas.mark_running(self.replicas.last_life(self.image).attempting(me.incarnation_id))
-        await self.lifecycle.register(me, lambda: self.replicas.last_life(self.image).broker_epoch)
-        self.replicas.mark_running(LastLife(self.lifecycle.broker_epoch))
+        self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
+        await self.lifecycle.register(me, lambda: self._last_lives.last_life(self.image).broker_epoch)
+        self._last_lives.mark_running(LastLife(self.lifecycle.broker_epoch))
         self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
         await self.quorum.caught_up()
         await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
@@ -214,7 +219,7 @@ class Node:
     def _damaged(self) -> None:
         """Something is missing, and the cluster was told that nothing is: tell it so, or if it relies on it, go."""
         if self.lifecycle.previous_epoch >= 0:
-            self.replicas.doubt()
+            self._last_lives.doubt()
             if self._hosts_partitions:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
 
@@ -253,7 +258,8 @@ class Node:
                 log.error("Not everything could be written, so the next start checks the logs: %s", failure)
                 for directory in self._directories:
                     directory.go_offline()
-            self.replicas.close(broker_epoch=self.lifecycle.broker_epoch)
+            self._hosting.close()
+            self.replicas.close(broker_epoch=-1 if self._last_lives.is_damaged else self.lifecycle.broker_epoch)
         finally:
             self._close_ports(self.config.listeners)
             self._release_locks()
@@ -401,7 +407,15 @@ class Node:
 
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
-        self.replicas = Replicas(self.config, self.world, self._directories, self._log_config_of)
+        self.replicas = Replicas(self.config, self.world, self._directories)
+        self._hosting = Hosting(self.config, self.world, self.replicas, self._log_config_of)
+        self._hosting.on_opened = self._opened
+        self._last_lives = LastLives(
+            self.node_id,
+            self._directories,
+            configured=len(self.config.log_dirs),
+            on_error=self.replicas.directory_error,
+        )
         self.replicas.on_offline = self._directory_failed
         self.replicas.on_damage = self._damaged
         self.replicas.full_disks.on_change = self._room_changed
@@ -410,7 +424,6 @@ class Node:
         self.fetchers.on_failure = self.fail
         self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
         self.isr_changes.on_failure = self.fail
-        self.replicas.on_opened = self._opened
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
         self.coordinators.on_failure = self.fail
@@ -428,12 +441,12 @@ class Node:
         held_back = self._held_back = []
         image = self.image
         self.replicas.learn(image)
-        await self.replicas.apply_topics_gradually(whole_image(image))
+        await self._hosting.apply_topics_gradually(whole_image(image))
         while held_back:
             await self._carry_out(*held_back.pop(0))
         self._held_back = None
         self._hosts_partitions = True
-        self.replicas.set_aside_strays()
+        self._hosting.set_aside_strays()
         self._directories_known = self._are_directories_known(self.image)
         self._tell_directories(whole_image(self.image).created)
 
@@ -467,7 +480,7 @@ class Node:
             self._next_image.set_result(None)
 
     async def _carry_out(self, image: Image, changes: Changes) -> None:
-        await apply_changes(self.replicas, image, changes)
+        await apply_changes(self._hosting, image, changes)
 
     def _guard(self, image: Image) -> None:
         self.quotas.apply(image.client_quotas)

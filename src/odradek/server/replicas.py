@@ -13,19 +13,9 @@ from contextlib import contextmanager
 
 from odradek.ids import NodeId, Offset, Uuid
 from odradek.metadata.image import EMPTY_IMAGE, Image
-from odradek.metadata.image.topics import (
-    LOST_DIRECTORY,
-    MIGRATING_DIRECTORY,
-    RECOVERING,
-    UNASSIGNED_DIRECTORY,
-    PartitionRegistration,
-    TopicChanges,
-    TopicImage,
-)
 from odradek.ports import DISK_FULL, World
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.isr import IsrProposal
-from odradek.replication.partition import Partition, PartitionState
 from odradek.replication.read_replica import nearest_replica
 from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
@@ -36,21 +26,11 @@ from odradek.server.hosted import NO_TRAFFIC, Hosted, Traffic
 from odradek.server.refused_batches import REMEMBERED_MS, RefusedBatches, check_is_first
 from odradek.server.settings import RACK_AWARE_SELECTOR
 from odradek.server.throttles import Throttles
-from odradek.server.unopened import Unopened
-from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory
-from odradek.storage.last_life import LastLife, common_life
 from odradek.storage.log import AppendInfo
 from odradek.storage.validation import Origin
 
-__all__ = ["Hosted", "Replicas"]
-
 log = logging.getLogger(__name__)
-
-PARTITIONS_A_TURN = 16
-"""How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
-
-_NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Replicas:
@@ -61,12 +41,10 @@ class Replicas:
         config: NodeConfig,
         world: World,
         directories: Sequence[LogDirectory],
-        log_config_of: Callable[[str], LogConfig],
     ) -> None:
         self._config = config
         self._world = world
         self._node_id = NodeId(config.node_id)
-        self._log_config_of = log_config_of
         self.directories = directories
         self._by_name: dict[str, dict[int, Hosted]] = {}
         self._by_id: dict[Uuid, dict[int, Hosted]] = {}
@@ -78,22 +56,17 @@ class Replicas:
         self.surroundings = Surroundings(max_lag_ms=config.replica_lag_time_max_ms)
         self.departures = Departures(world.clock)
         self.throttles = Throttles(config, world.clock)
-        self._unsettled: dict[Hosted, None] = {}
+        self.unsettled: dict[Hosted, None] = {}
         """Led partitions with followers that may be behind: those whose ISR is worth a look."""
         self.on_offline: Callable[[], None] = lambda: None
         """Told when a log directory has failed."""
         self.on_all_offline: Callable[[], None] = lambda: None
         self.on_damage: Callable[[], None] = lambda: None
         """Told when a log has less than it must have had, before it is mended."""
-        self.is_damaged = False
-        """Whether that was so, and the cluster takes this broker for one that has lost nothing."""
         for directory in directories:
             directory.on_damage = lambda: self.on_damage()
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
-        self.on_opened: Callable[[Hosted], None] = lambda hosted: None
-        """Told when a partition is there for which there was no room when the cluster gave it to this node."""
-        self._unopened = Unopened(self._open_again)
         self.full_disks = FullDisks(world.disk)
         self.refused_batches = RefusedBatches(world.clock)
         self.on_throttles: Callable[[], None] = lambda: None
@@ -141,6 +114,44 @@ class Replicas:
         if hosted is None:
             raise KafkaError(self.why_missing(topic, index))
         return hosted
+
+    @property
+    def topics(self) -> Iterable[str]:
+        return self._by_name
+
+    def of_topic(self, topic: str) -> Iterable[Hosted]:
+        return self._by_name.get(topic, {}).values()
+
+    # What is here; `Hosting` says.
+
+    def add(self, hosted: Hosted) -> None:
+        """It is served from now on."""
+        self._by_name.setdefault(hosted.topic, {})[hosted.index] = hosted
+        self._by_id.setdefault(hosted.topic_id, {})[hosted.index] = hosted
+        self.on_role(hosted)
+
+    def remove(self, hosted: Hosted) -> None:
+        """Nobody finds it any more."""
+        del self._by_name[hosted.topic][hosted.index]
+        del self._by_id[hosted.topic_id][hosted.index]
+
+    def remove_topic(self, topic: str, topic_id: Uuid) -> Iterable[Hosted]:
+        """Nobody finds its partitions any more, which are returned."""
+        self._by_name.pop(topic, None)
+        return self._by_id.pop(topic_id, {}).values()
+
+    def is_offline(self, topic: str | Uuid, index: int) -> bool:
+        """Whether the partition is this node's to serve, and its log directory has failed."""
+        return (topic, index) in self._offline
+
+    def note_offline(self, topic: str, topic_id: Uuid, index: int) -> None:
+        self._by_id.setdefault(topic_id, {})
+        self._offline[topic, index] = self._offline[topic_id, index] = None
+
+    def note_online(self, topic: str, topic_id: Uuid, index: int) -> None:
+        """Or gone: its directory is no reason any more not to serve it."""
+        self._offline.pop((topic, index), None)
+        self._offline.pop((topic_id, index), None)
 
     # Using.
 
@@ -203,7 +214,7 @@ class Replicas:
         if info.duplicate:
             return
         hosted.held_bytes += size
-        self._unsettled[hosted] = None
+        self.unsettled[hosted] = None
         now_ms = self._world.clock.monotonic_ms()
         moved = hosted.partition.note_append(Offset(info.base_offset), now_ms=now_ms, wall_ms=wall_ms)
         hosted.tell_followers(size)
@@ -309,140 +320,17 @@ class Replicas:
             surroundings, brokers = self.surroundings, image.cluster.brokers
             surroundings.registered = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
             surroundings.active = {broker_id: None for broker_id, broker in brokers.items() if broker.active}
-            for hosted in list(self._unsettled):
-                self._look_after(hosted)
+            for hosted in list(self.unsettled):
+                self.look_after(hosted)
             self.on_cluster()
 
-    def apply_topics(self, changes: TopicChanges) -> None:
-        """Carry out what one metadata delta did to partitions, all at once: at the start nobody waits for anything."""
-        for _ in self._topic_steps(changes):
-            pass
-
-    async def apply_topics_gradually(self, changes: TopicChanges) -> None:
-        """The same, with other work between: opening a thousand logs would make every client wait."""
-        for done, _ in enumerate(self._topic_steps(changes), 1):
-            if done % PARTITIONS_A_TURN == 0:
-                await asyncio.sleep(0)
-
-    def _topic_steps(self, changes: TopicChanges) -> Iterator[None]:
-        for topic in changes.deleted:
-            yield from self._delete(topic)
-        for created in changes.created:
-            for index in created.partitions:
-                registration = created.topic.partitions[index]
-                if self._node_id in registration.replicas:
-                    self._host(created.topic, index, registration)
-                    yield
-        for changed in changes.changed:
-            for index in changed.partitions:
-                self._change(changed.topic, index, changed.topic.partitions[index])
-                yield
-
-    def apply_topic_config(self, topic: str) -> None:
-        for hosted in self._by_name.get(topic, {}).values():
-            partition = hosted.partition
-            partition.log.config = self._log_config_of(topic)
-            if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
-                hosted.committed()  # Fewer have to be in sync than before.
-        self._throttle(topic)
-
-    def _throttle(self, topic: str) -> None:
-        throttled_anew = False
-        for hosted in self._by_name.get(topic, {}).values():
-            if self.throttles.settle(hosted, self.image.configs):
-                throttled_anew = True
-                hosted.let_followers_look()
-        if throttled_anew:
-            self.on_throttles()
-
-    def apply_broker_config(self) -> None:
-        """The defaults of topics may be others now."""
-        for directory in self.directories:
-            directory.producer_expiration_ms = self._config.producer_id_expiration_ms
-        for topic, hosts in self._by_name.items():
-            self.apply_topic_config(topic)
-            for hosted in hosts.values():
-                hosted.partition.log.producers.expiration_ms = self._config.producer_id_expiration_ms
-
-    def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
-        directory = self._directory_for(topic.name, index, registration.directory(self._node_id))
-        if directory is None:
-            log.error("No log directory is online for %s-%s", topic.name, index)
-            self._note_offline(topic.name, topic.topic_id, index)
-            return
-        try:
-            partition_log = directory.open_log(
-                topic.name,
-                index,
-                topic_id=topic.topic_id,
-                config=self._log_config_of(topic.name),
-                now_ms=self._world.clock.now_ms(),
-            )
-        except OSError as failure:
-            self._directory_error(directory, failure)
-            self._note_offline(topic.name, topic.topic_id, index)
-            if failure.errno in DISK_FULL:
-                self._unopened.note(topic.topic_id, index)
-            return
-        hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.surroundings), directory)
-        self.throttles.settle(hosted, self.image.configs)
-        hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
-        self._by_name.setdefault(topic.name, {})[index] = hosted
-        self._by_id.setdefault(topic.topic_id, {})[index] = hosted
-        self.on_role(hosted)
-
-    def _open_again(self, topic_id: Uuid, index: int) -> bool:
-        """There may be room now for a partition there was none for; False if there is none."""
-        topic = self.image.topics.by_id.get(topic_id)
-        if topic is None or self._offline.pop((topic_id, index), self) is self:
-            return True
-        del self._offline[topic.name, index]
-        registration = topic.partitions[index]
-        if self._node_id in registration.replicas:
-            self._host(topic, index, registration)
-            hosted = self.find_by_id(topic_id, index)
-            if hosted is None:
-                return False
-            log.info("%s is served: there is room for it now", hosted)
-            self.on_opened(hosted)
-        return True
-
-    def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
-        hosted = self.find_by_id(topic.topic_id, index)
-        if hosted is None:
-            if self._node_id in registration.replicas and (topic.topic_id, index) not in self._offline:
-                self._host(topic, index, registration)
-        elif self._node_id not in registration.replicas:
-            del self._by_name[topic.name][index]
-            del self._by_id[topic.topic_id][index]
-            self._discard(hosted)
-        else:
-            self._reconsider(hosted, registration)
-
-    def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:
-        partition = hosted.partition
-        before = partition.state
-        led = partition.is_leader
-        watermark = partition.log.high_watermark
-        partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
-        if led and not partition.is_leader:
-            hosted.resigned()
-            self._unsettled.pop(hosted, None)
-        elif partition.log.high_watermark != watermark:
-            hosted.committed()
-        if partition.state.leader_epoch != before.leader_epoch or partition.is_leader != led:
-            hosted.tell_all(ALL_BYTES)  # What they were promised may not hold any more: let them ask again.
-            self.on_role(hosted)
-        if partition.leadership is not None:
-            self._look_after(hosted)
-
-    def _look_after(self, hosted: Hosted) -> None:
+    def look_after(self, hosted: Hosted) -> None:
         """Somebody who was waited for may not be expected any more; somebody who was kept out may come in."""
         partition = hosted.partition
         if partition.leadership is None:
-            self._unsettled.pop(hosted, None)
+            self.unsettled.pop(hosted, None)
             return
-        self._unsettled[hosted] = None
+        self.unsettled[hosted] = None
         if partition.advance(self._world.clock.monotonic_ms()):
             hosted.committed()
         hosted.deleted()
@@ -454,77 +342,20 @@ class Replicas:
         if proposal is not None:
             self.on_proposal(hosted, proposal)
 
-    def _delete(self, topic: TopicImage) -> Iterator[None]:
-        self._by_name.pop(topic.name, None)
-        for index in range(len(topic.partitions)):
-            self._offline.pop((topic.name, index), None)
-            self._offline.pop((topic.topic_id, index), None)
-        for hosted in self._by_id.pop(topic.topic_id, {}).values():
-            self._discard(hosted)
-            yield
-
-    def _discard(self, hosted: Hosted) -> None:
+    def discard(self, hosted: Hosted) -> None:
         """It is no longer this node's: nobody finds it any more, and its log goes."""
         self._traffic_of_the_gone = self._traffic_of_the_gone.plus(hosted.traffic)
         self._retire(hosted)
         try:
             hosted.directory.delete_log(hosted.partition.log, now_ms=self._world.clock.now_ms())
         except OSError as failure:
-            self._directory_error(hosted.directory, failure)
+            self.directory_error(hosted.directory, failure)
 
     def _retire(self, hosted: Hosted) -> None:
-        self._unsettled.pop(hosted, None)
+        self.unsettled.pop(hosted, None)
         hosted.partition.stop_leading()
         hosted.dismiss()
         self.on_role(hosted)
-
-    def _directory_for(self, topic: str, index: int, registered: Uuid) -> LogDirectory | None:
-        """Where the partition is already, or is said to be; a new one goes where the fewest are.
-
-        None if it may be in a directory that has failed: an empty log elsewhere would look as if all was deleted.
-        """
-        online = [directory for directory in self.directories if directory.online]
-        for directory in online:
-            if directory.holds(topic, index):
-                return directory
-        for directory in online:
-            if directory.directory_id == registered:
-                return directory
-        if registered not in _NOT_A_DIRECTORY and len(online) < len(self._config.log_dirs):
-            return None
-        # One that gets nothing new (KIP-1066) gets it all the same where there is no other.
-        is_cordoned = self._config.is_cordoned
-        return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
-
-    # What the next start can rely on.
-
-    def last_life(self, image: Image) -> LastLife:
-        """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs."""
-        known = image.cluster.brokers.get(self._node_id)
-        lives = [directory.last_life for directory in self._whole()]
-        if known is not None:
-            lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]
-        return common_life(lives)
-
-    def mark_running(self, life: LastLife) -> None:
-        """Say so in all directories, or in none: what one of them had might be lost."""
-        for directory in self._whole():
-            try:
-                directory.mark_running(life)
-            except OSError as failure:
-                self._directory_error(directory, failure)
-                directory.doubt()
-
-    def doubt(self) -> None:
-        """Let the next start be one after which everything has to be proven anew."""
-        self.is_damaged = True
-        for directory in self.directories:
-            directory.doubt()
-
-    def _whole(self) -> Sequence[LogDirectory]:
-        """All directories, unless one has failed."""
-        is_whole = len(self.directories) == len(self._config.log_dirs) and all(each.online for each in self.directories)
-        return self.directories if is_whole else ()
 
     # Failing disks.
 
@@ -534,9 +365,9 @@ class Replicas:
             return KafkaError(self.why_missing(hosted.topic, hosted.index))
         isr = hosted.partition.state.isr
         others_wait = self._node_id in isr and len(isr) > 1
-        return self._directory_error(hosted.directory, failure, others_wait=others_wait)
+        return self.directory_error(hosted.directory, failure, others_wait=others_wait)
 
-    def _directory_error(self, directory: LogDirectory, failure: OSError, *, others_wait: bool = False) -> KafkaError:
+    def directory_error(self, directory: LogDirectory, failure: OSError, *, others_wait: bool = False) -> KafkaError:
         """What to answer. A full disk refuses writes and goes on serving reads; any other error ends its use."""
         if failure.errno in DISK_FULL:
             self.full_disks.refused(directory, others_wait=others_wait)
@@ -551,105 +382,31 @@ class Replicas:
         directory.go_offline()
         for hosted in list(self):
             if hosted.directory is directory:
-                del self._by_name[hosted.topic][hosted.index]
-                del self._by_id[hosted.topic_id][hosted.index]
+                self.remove(hosted)
                 self._retire(hosted)
-                self._note_offline(hosted.topic, hosted.topic_id, hosted.index)
+                self.note_offline(hosted.topic, hosted.topic_id, hosted.index)
         self.on_offline()
         if not any(each.online for each in self.directories):
             log.critical("All log directories have failed")
             self.on_all_offline()
-
-    def _note_offline(self, topic: str, topic_id: Uuid, index: int) -> None:
-        self._by_id.setdefault(topic_id, {})
-        self._offline[topic, index] = self._offline[topic_id, index] = None
 
     # Housekeeping.
 
     async def check_isrs(self) -> None:
         """Ask for an ISR without the followers that lag; only partitions that were written to can have any."""
         now_ms = self._world.clock.monotonic_ms()
-        for hosted in list(self._unsettled):
+        for hosted in list(self.unsettled):
             partition = hosted.partition
             if partition.leadership is None or partition.leadership.is_settled(partition.log.log_end_offset):
-                del self._unsettled[hosted]
+                del self.unsettled[hosted]
                 continue
             proposal = partition.lagging(now_ms)
             if proposal is not None:
                 self.on_proposal(hosted, proposal)
-            self._look_after(hosted)
-
-    async def retain(self) -> None:
-        """Let old segments go and remove the files of those that went long enough ago."""
-        now_ms = self._world.clock.now_ms()
-        for hosted in list(self):
-            partition_log = hosted.partition.log
-            before = partition_log.log_start_offset
-            try:
-                partition_log.maybe_roll(now_ms)
-                partition_log.apply_retention(now_ms)
-                partition_log.purge_deleted(now_ms)
-            except OSError as failure:
-                self._directory_error(hosted.directory, failure)
-            if partition_log.log_start_offset != before:
-                hosted.tell_all(0)
-        for directory in self.directories:
-            if directory.online:
-                try:
-                    directory.purge_deleted(now_ms)
-                except OSError as failure:
-                    self._directory_error(directory, failure)
-
-    async def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(LogDirectory.checkpoint_high_watermarks)
-
-    async def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(LogDirectory.checkpoint_recovery_points)
-
-    async def checkpoint_log_starts(self) -> None:
-        self._checkpoint(LogDirectory.checkpoint_log_starts)
-
-    def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
-        for directory in self.directories:
-            if directory.online:
-                try:
-                    write(directory)
-                except OSError as failure:
-                    self._directory_error(directory, failure)
-
-    async def flush_due(self) -> None:
-        """Sync the logs whose `flush.ms` has passed, and sealed segments that nobody has synced yet."""
-        now_ms = self._world.clock.now_ms()
-        for hosted in list(self):
-            if hosted.partition.log.needs_flush(now_ms):
-                try:
-                    await self.flush([hosted])
-                except KafkaError:
-                    continue  # Told, and the directory is offline, or full.
-
-    async def expire_producers(self) -> None:
-        now_ms = self._world.clock.now_ms()
-        for hosted in self:
-            hosted.partition.log.producers.expire(now_ms)
-
-    def set_aside_strays(self) -> None:
-        """Partitions on disk that the cluster does not know here were deleted while this node was away."""
-        for directory in self.directories:
-            for topic, index in directory.partitions if directory.online else ():
-                hosted = self.find(topic, index)
-                stray = (topic, index) not in self._offline if hosted is None else hosted.directory is not directory
-                if stray:
-                    try:
-                        directory.set_aside(topic, index)
-                    except OSError as failure:
-                        self._directory_error(directory, failure)
-                        break
+            self.look_after(hosted)
 
     def close(self, *, broker_epoch: int) -> None:
-        """Leave every directory as a clean shutdown leaves it, and `broker_epoch` where nothing is missing."""
-        if self.is_damaged:
-            broker_epoch = -1
-        self._unopened.close()
+        """Leave every directory as a clean shutdown leaves it, with the epoch in which nothing was missing, or -1."""
         self.full_disks.close()
         for directory in self.directories:
             if directory.online:
@@ -657,17 +414,6 @@ class Replicas:
                     directory.close()
                     directory.mark_clean_shutdown(broker_epoch=broker_epoch)
                 except OSError as failure:
-                    self._directory_error(directory, failure)
+                    self.directory_error(directory, failure)
         self._by_name.clear()
         self._by_id.clear()
-
-
-def _state(registration: PartitionRegistration) -> PartitionState:
-    return PartitionState(
-        leader=registration.leader,
-        leader_epoch=registration.leader_epoch,
-        partition_epoch=registration.partition_epoch,
-        replicas=registration.replicas,
-        isr=registration.isr,
-        is_recovering=registration.leader_recovery_state == RECOVERING,
-    )

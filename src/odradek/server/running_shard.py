@@ -20,9 +20,9 @@ from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.records.compression import Compression
+from odradek.server.hosted import Hosted
 from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.promise import Promise
-from odradek.server.replicas import Hosted
 from odradek.storage.validation import Origin
 from odradek.values import value
 

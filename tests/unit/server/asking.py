@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from odradek.protocol.messages.fetch import PartitionData as FetchedPartition
 from odradek.protocol.messages.produce import (
@@ -94,3 +95,7 @@ def values(partition: FetchedPartition) -> list[bytes | None]:
     records = partition.records
     assert isinstance(records, bytes | memoryview)
     return [record.value for batch in iter_batches(records) for record in decode_records(batch)]
+
+
+def deletion(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=1000)

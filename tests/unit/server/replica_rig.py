@@ -53,6 +53,7 @@ from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.fetchers import Fetchers
 from odradek.server.hosted import Hosted
+from odradek.server.hosting import Hosting
 from odradek.server.isr_changes import IsrChanges
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
@@ -129,13 +130,14 @@ class Broker:
         )
         directory = LogDirectory(self.world.disk, "/data", rig.uuid(100 + self.node_id), self.world.entropy)
         self.image = rig.image
-        self.replicas = Replicas(self.config, self.world, [directory], self._log_config_of)
+        self.replicas = Replicas(self.config, self.world, [directory])
+        self.hosting = Hosting(self.config, self.world, self.replicas, self._log_config_of)
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
         self.fetchers.on_failure = self.fail
         self.isr_changes = IsrChanges(self.world, self.replicas, rig, node_id=self.node_id)
         self.isr_changes.on_failure = self.fail
         self.replicas.learn(self.image)
-        self.replicas.apply_topics(whole_image(self.image))
+        self.hosting.apply_topics(whole_image(self.image))
         scope = ListenerScope(cast(Node, self), "PLAINTEXT", Endpoints(Role.BROKER), BufferPool(poison=True))
         scope.serving = True
         self.listener = Listener(scope)
@@ -150,7 +152,7 @@ class Broker:
 
     async def learn(self, image: Image, changes: Changes) -> None:
         self.image = image
-        await apply_changes(self.replicas, image, changes)
+        await apply_changes(self.hosting, image, changes)
 
     def fail(self, failure: BaseException) -> None:
         self.failed = self.failed or failure

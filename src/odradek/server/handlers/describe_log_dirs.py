@@ -17,7 +17,7 @@ from odradek.protocol.messages.describe_log_dirs import (
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import allowed
 from odradek.server.context import Context
-from odradek.server.replicas import Hosted
+from odradek.server.hosted import Hosted
 from odradek.server.routes import Role, serves
 
 

@@ -28,8 +28,8 @@ from odradek.server.routes import QuickHandler
 from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
+    from odradek.server.hosted import Hosted
     from odradek.server.node import Node
-    from odradek.server.replicas import Hosted
 
 Outcome: TypeAlias = AppendInfo | KafkaError
 Batches: TypeAlias = list[tuple[int, memoryview]]

@@ -20,8 +20,8 @@ from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
+    from odradek.server.hosted import Hosted
     from odradek.server.node import Node
-    from odradek.server.replicas import Hosted
 
 _LEADER_VERSION = 10
 _NO_ANSWER = b""

@@ -1,0 +1,228 @@
+"""Partitions come to this node, change and go, as the cluster agrees on it: their logs are opened, configured, deleted.
+
+What is here is found and used through `Replicas`, which this fills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from odradek.ids import NodeId, Uuid
+from odradek.metadata.image.topics import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+    TopicChanges,
+    TopicImage,
+)
+from odradek.ports import DISK_FULL, World
+from odradek.replication.partition import Partition, PartitionState
+from odradek.server.config import NodeConfig
+from odradek.server.fetch_sessions import ALL_BYTES
+from odradek.server.hosted import Hosted
+from odradek.server.replicas import Replicas
+from odradek.server.unopened import Unopened
+from odradek.storage.config import LogConfig
+from odradek.storage.directories import LogDirectory
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_A_TURN = 16
+"""How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
+
+_NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
+
+
+class Hosting:
+    """Makes the hosted partitions what metadata says."""
+
+    def __init__(
+        self, config: NodeConfig, world: World, replicas: Replicas, log_config_of: Callable[[str], LogConfig]
+    ) -> None:
+        self.replicas = replicas
+        self._config = config
+        self._world = world
+        self._node_id = NodeId(config.node_id)
+        self._log_config_of = log_config_of
+        self._unopened = Unopened(self._open_again)
+        self.on_opened: Callable[[Hosted], None] = lambda hosted: None
+        """Told when a partition is there for which there was no room when the cluster gave it to this node."""
+
+    def close(self) -> None:
+        """Nothing is opened any more."""
+        self._unopened.close()
+
+    def apply_topics(self, changes: TopicChanges) -> None:
+        """Carry out what one metadata delta did to partitions, all at once: at the start nobody waits for anything."""
+        for _ in self._topic_steps(changes):
+            pass
+
+    async def apply_topics_gradually(self, changes: TopicChanges) -> None:
+        """The same, with other work between: opening a thousand logs would make every client wait."""
+        for done, _ in enumerate(self._topic_steps(changes), 1):
+            if done % PARTITIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def apply_topic_config(self, topic: str) -> None:
+        for hosted in self.replicas.of_topic(topic):
+            partition = hosted.partition
+            partition.log.config = self._log_config_of(topic)
+            if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
+                hosted.committed()  # Fewer have to be in sync than before.
+        self._throttle(topic)
+
+    def apply_broker_config(self) -> None:
+        """The defaults of topics may be others now."""
+        for directory in self.replicas.directories:
+            directory.producer_expiration_ms = self._config.producer_id_expiration_ms
+        for topic in self.replicas.topics:
+            self.apply_topic_config(topic)
+            for hosted in self.replicas.of_topic(topic):
+                hosted.partition.log.producers.expiration_ms = self._config.producer_id_expiration_ms
+
+    def set_aside_strays(self) -> None:
+        """Partitions on disk that the cluster does not know here were deleted while this node was away."""
+        for directory in self.replicas.directories:
+            for topic, index in directory.partitions if directory.online else ():
+                if self._is_stray(directory, topic, index):
+                    try:
+                        directory.set_aside(topic, index)
+                    except OSError as failure:
+                        self.replicas.directory_error(directory, failure)
+                        break
+
+    def _is_stray(self, directory: LogDirectory, topic: str, index: int) -> bool:
+        hosted = self.replicas.find(topic, index)
+        return not self.replicas.is_offline(topic, index) if hosted is None else hosted.directory is not directory
+
+    def _throttle(self, topic: str) -> None:
+        throttled_anew = False
+        for hosted in self.replicas.of_topic(topic):
+            if self.replicas.throttles.settle(hosted, self.replicas.image.configs):
+                throttled_anew = True
+                hosted.let_followers_look()
+        if throttled_anew:
+            self.replicas.on_throttles()
+
+    def _topic_steps(self, changes: TopicChanges) -> Iterator[None]:
+        for topic in changes.deleted:
+            yield from self._delete(topic)
+        for created in changes.created:
+            for index in created.partitions:
+                registration = created.topic.partitions[index]
+                if self._node_id in registration.replicas:
+                    self._host(created.topic, index, registration)
+                    yield
+        for changed in changes.changed:
+            for index in changed.partitions:
+                self._change(changed.topic, index, changed.topic.partitions[index])
+                yield
+
+    def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        directory = self._directory_for(topic.name, index, registration.directory(self._node_id))
+        if directory is None:
+            log.error("No log directory is online for %s-%s", topic.name, index)
+            self.replicas.note_offline(topic.name, topic.topic_id, index)
+            return
+        try:
+            partition_log = directory.open_log(
+                topic.name,
+                index,
+                topic_id=topic.topic_id,
+                config=self._log_config_of(topic.name),
+                now_ms=self._world.clock.now_ms(),
+            )
+        except OSError as failure:
+            self.replicas.directory_error(directory, failure)
+            self.replicas.note_offline(topic.name, topic.topic_id, index)
+            if failure.errno in DISK_FULL:
+                self._unopened.note(topic.topic_id, index)
+            return
+        hosted = Hosted(topic, index, Partition(self._node_id, partition_log, self.replicas.surroundings), directory)
+        self.replicas.throttles.settle(hosted, self.replicas.image.configs)
+        hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
+        self.replicas.add(hosted)
+
+    def _open_again(self, topic_id: Uuid, index: int) -> bool:
+        """There may be room now for a partition there was none for; False if there is none."""
+        topic = self.replicas.image.topics.by_id.get(topic_id)
+        if topic is None or not self.replicas.is_offline(topic_id, index):
+            return True
+        self.replicas.note_online(topic.name, topic_id, index)
+        registration = topic.partitions[index]
+        if self._node_id in registration.replicas:
+            self._host(topic, index, registration)
+            hosted = self.replicas.find_by_id(topic_id, index)
+            if hosted is None:
+                return False
+            log.info("%s is served: there is room for it now", hosted)
+            self.on_opened(hosted)
+        return True
+
+    def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        hosted = self.replicas.find_by_id(topic.topic_id, index)
+        if hosted is None:
+            if self._node_id in registration.replicas and not self.replicas.is_offline(topic.topic_id, index):
+                self._host(topic, index, registration)
+        elif self._node_id not in registration.replicas:
+            self.replicas.remove(hosted)
+            self.replicas.discard(hosted)
+        else:
+            self._reconsider(hosted, registration)
+
+    def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:
+        partition = hosted.partition
+        before = partition.state
+        led = partition.is_leader
+        watermark = partition.log.high_watermark
+        partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
+        if led and not partition.is_leader:
+            hosted.resigned()
+            self.replicas.unsettled.pop(hosted, None)
+        elif partition.log.high_watermark != watermark:
+            hosted.committed()
+        if partition.state.leader_epoch != before.leader_epoch or partition.is_leader != led:
+            hosted.tell_all(ALL_BYTES)  # What they were promised may not hold any more: let them ask again.
+            self.replicas.on_role(hosted)
+        if partition.leadership is not None:
+            self.replicas.look_after(hosted)
+
+    def _delete(self, topic: TopicImage) -> Iterator[None]:
+        for index in range(len(topic.partitions)):
+            self.replicas.note_online(topic.name, topic.topic_id, index)
+        for hosted in self.replicas.remove_topic(topic.name, topic.topic_id):
+            self.replicas.discard(hosted)
+            yield
+
+    def _directory_for(self, topic: str, index: int, registered: Uuid) -> LogDirectory | None:
+        """Where the partition is already, or is said to be; a new one goes where the fewest are.
+
+        None if it may be in a directory that has failed: an empty log elsewhere would look as if all was deleted.
+        """
+        online = [directory for directory in self.replicas.directories if directory.online]
+        for directory in online:
+            if directory.holds(topic, index):
+                return directory
+        for directory in online:
+            if directory.directory_id == registered:
+                return directory
+        if registered not in _NOT_A_DIRECTORY and len(online) < len(self._config.log_dirs):
+            return None
+        # One that gets nothing new (KIP-1066) gets it all the same where there is no other.
+        is_cordoned = self._config.is_cordoned
+        return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
+
+
+def _state(registration: PartitionRegistration) -> PartitionState:
+    return PartitionState(
+        leader=registration.leader,
+        leader_epoch=registration.leader_epoch,
+        partition_epoch=registration.partition_epoch,
+        replicas=registration.replicas,
+        isr=registration.isr,
+        is_recovering=registration.leader_recovery_state == RECOVERING,
+    )

@@ -1,0 +1,71 @@
+"""What a broker does to its logs now and then, wanted by nobody in particular; `Housekeeping` says when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.ports import Clock
+from odradek.protocol.errors import KafkaError
+from odradek.server.replicas import Replicas
+from odradek.storage.directories import LogDirectory
+
+
+class LogChores:
+    """Each of them for all hosted partitions, or all directories that are well."""
+
+    def __init__(self, clock: Clock, replicas: Replicas) -> None:
+        self._clock = clock
+        self._replicas = replicas
+
+    async def retain(self) -> None:
+        """Let old segments go and remove the files of those that went long enough ago."""
+        now_ms = self._clock.now_ms()
+        for hosted in list(self._replicas):
+            partition_log = hosted.partition.log
+            before = partition_log.log_start_offset
+            try:
+                partition_log.maybe_roll(now_ms)
+                partition_log.apply_retention(now_ms)
+                partition_log.purge_deleted(now_ms)
+            except OSError as failure:
+                self._replicas.directory_error(hosted.directory, failure)
+            if partition_log.log_start_offset != before:
+                hosted.tell_all(0)
+        for directory in self._replicas.directories:
+            if directory.online:
+                try:
+                    directory.purge_deleted(now_ms)
+                except OSError as failure:
+                    self._replicas.directory_error(directory, failure)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_high_watermarks)
+
+    async def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_recovery_points)
+
+    async def checkpoint_log_starts(self) -> None:
+        self._checkpoint(LogDirectory.checkpoint_log_starts)
+
+    def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
+        for directory in self._replicas.directories:
+            if directory.online:
+                try:
+                    write(directory)
+                except OSError as failure:
+                    self._replicas.directory_error(directory, failure)
+
+    async def flush_due(self) -> None:
+        """Sync the logs whose `flush.ms` has passed, and sealed segments that nobody has synced yet."""
+        now_ms = self._clock.now_ms()
+        for hosted in list(self._replicas):
+            if hosted.partition.log.needs_flush(now_ms):
+                try:
+                    await self._replicas.flush([hosted])
+                except KafkaError:
+                    continue  # Told, and the directory is offline, or full.
+
+    async def expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for hosted in self._replicas:
+            hosted.partition.log.producers.expire(now_ms)

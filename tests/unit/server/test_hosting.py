@@ -1,0 +1,118 @@
+"""Partitions come to a node and go: where they are put, when there is no room, and what is nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.server.asking import deletion, fetch, fetched, produce, produced, values, wanted
+from tests.unit.server.rig import Rig
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.sim.loop import Life
+from odradek.storage.directories import LogDirectory
+from odradek.storage.log import Log
+
+
+def test_new_partitions_go_where_the_fewest_are_and_stay_there() -> None:
+    rig = Rig(properties={"log.dirs": "/a,/b"})
+
+    async def test() -> None:
+        client = rig.connect()
+        await rig.create_topic("t", 5)
+        where = {each.index: each.directory.path for each in rig.node.replicas}
+        assert sorted(where.values()) == ["/a", "/a", "/a", "/b", "/b"]
+        for index in range(5):
+            await client.ask(produce("t", b"%d" % index, partition=index), 9)
+        await rig.restart()
+        assert {each.index: each.directory.path for each in rig.node.replicas} == where
+        response = await rig.connect().ask(fetch("t", *map(wanted, range(5))), 12)
+        assert [values(partition) for partition in fetched(response).values()] == [[b"%d" % i] for i in range(5)]
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("room", range(0, 130, 10))
+def test_a_partition_for_which_there_was_no_room_is_served_once_there_is(room: int) -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        client = rig.connect()
+        capacity = rig.device.capacity
+        open_log = LogDirectory.open_log
+
+        def fill_then_open(directory: LogDirectory, *which: Any, **how: Any) -> Log:
+            """The cluster has agreed on the topic; where in making its logs the disk is full depends on the room."""
+            if rig.device.capacity == capacity:
+                rig.device.capacity = rig.device.used + room
+            return open_log(directory, *which, **how)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LogDirectory, "open_log", fill_then_open)
+            topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1, assignments=[], configs=[])
+            await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+            await asyncio.sleep(20)  # Some vain tries.
+            missing = [index for index in range(3) if rig.node.replicas.find("t", index) is None]
+            assert missing
+            assert rig.node.replicas.offline_count == len(missing)
+            for index in missing:
+                refused = produced(await client.ask(produce("t", b"x", partition=index), 9))
+                assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        rig.device.capacity = capacity
+        await asyncio.sleep(6)
+        assert rig.node.replicas.offline_count == 0
+        for index in range(3):
+            assert produced(await client.ask(produce("t", b"x", partition=index), 9)).error_code == 0
+        await rig.restart()
+        client = rig.connect()
+        for index in range(3):
+            assert values(fetched(await client.ask(fetch("t", wanted(index)), 12))[index]) == [b"x"]
+
+    rig.run(test)
+
+
+def test_a_topic_made_again_under_its_name_begins_empty() -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        client = rig.connect()
+        for round_ in range(5):
+            await rig.create_topic("t", 2)
+            answer = produced(await client.ask(produce("t", b"%d" % round_, partition=1), 9))
+            assert answer.base_offset == 0
+            await client.ask(deletion("t"), 6)
+            assert rig.node.replicas.find("t", 1) is None
+        await asyncio.sleep(600)
+        assert [name for name in rig.world.disk.list("/data") if name.startswith("t-")] == []
+
+    rig.run(test)
+
+
+def test_a_partition_nobody_knows_is_set_aside_and_kept() -> None:
+    """A crash between the deletion of a topic and that of its files leaves one; so would a wrong cluster."""
+    rig = Rig()
+
+    async def test() -> None:
+        await rig.create_topic("t", 2)
+        await rig.connect().ask(produce("t", b"kept"), 9)
+        await rig.node.stop()
+        rig.life.end()
+        rig.device.locks.clear()
+        disk = rig.device.attach(Life("meanwhile"))
+        disk.make_directory("/data/ghost-3")
+        disk.write_file("/data/ghost-3/00000000000000000000.log", b"records")
+        await rig.start()
+        await asyncio.sleep(1000)
+        names = rig.world.disk.list("/data")
+        assert "ghost-3" not in names
+        (stray,) = [name for name in names if name.startswith("ghost-3.")]
+        assert stray.endswith("-stray")
+        assert rig.world.disk.read_file(f"/data/{stray}/00000000000000000000.log") == b"records"
+        assert [name for name in names if name.startswith("t-")] == ["t-0", "t-1"]
+        await rig.restart()
+        assert stray in rig.world.disk.list("/data")
+        assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"kept"]
+
+    rig.run(test)
