@@ -1,4 +1,4 @@
-"""Appending, reading, rolling, truncating: one log, step by step."""
+"""Appending and reading: one log, step by step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 
 import pytest
 from tests.unit.storage.worlds import (
-    DIRECTORY,
     NOW_MS,
     Machine,
     append,
@@ -104,64 +103,6 @@ def test_reads_behind_the_remembered_tail_use_the_index(log: Log) -> None:
         (record,) = decode_records(content(read.records))
         assert (record.offset, record.value) == (start, b"%d" % start)
     assert values(read_all(log, 100, max_bytes=3000)) == [b"%d" % number for number in range(100, count)]
-
-
-def test_segments_roll_by_size() -> None:
-    size = len(batch_of(b"x"))
-    machine = Machine()
-    log = open_log(machine.disk, LogConfig(segment_bytes=2 * size))
-    for number in range(5):
-        append(log, b"%d" % number)
-    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
-    assert values(read_all(log)) == [b"%d" % number for number in range(5)]
-    assert values(read_all(log, 3)) == [b"3", b"4"]
-    assert log.size_bytes == 5 * size
-    assert machine.disk.list(DIRECTORY) == [
-        "00000000000000000000.index",
-        "00000000000000000000.log",
-        "00000000000000000000.timeindex",
-        "00000000000000000002.index",
-        "00000000000000000002.log",
-        "00000000000000000002.snapshot",
-        "00000000000000000002.timeindex",
-        "00000000000000000004.log",
-        "00000000000000000004.snapshot",
-        "partition.metadata",
-    ]
-
-
-def test_segments_roll_by_the_batches_timestamps() -> None:
-    log = open_log(Machine().disk, LogConfig(segment_ms=1000, segment_jitter_ms=500), draw=lambda bound: bound - 1)
-    append(log, b"first", timestamp=NOW_MS)
-    append(log, b"same", timestamp=NOW_MS + 501)
-    append(log, b"next", timestamp=NOW_MS + 502)
-    assert [segment.base_offset for segment in log.segments] == [0, 2]
-
-
-def test_segments_roll_when_the_index_is_full() -> None:
-    log = open_log(Machine().disk, LogConfig(index_interval_bytes=0, segment_index_bytes=24))
-    for number in range(5):
-        append(log, b"%d" % number, timestamp=NOW_MS + number)
-    assert len(log.segments) > 1
-    assert values(read_all(log)) == [b"%d" % number for number in range(5)]
-
-
-def test_segments_roll_before_relative_offsets_overflow() -> None:
-    log = open_log(Machine().disk)
-    log.append_as_follower(batch_of(b"a", base_offset=0), now_ms=NOW_MS)
-    log.append_as_follower(batch_of(b"b", base_offset=(1 << 31) - 1), now_ms=NOW_MS)
-    log.append_as_follower(batch_of(b"c", base_offset=1 << 31), now_ms=NOW_MS)
-    assert [segment.base_offset for segment in log.segments] == [0, 1 << 31]
-    assert values(read_all(log)) == [b"a", b"b", b"c"]
-
-
-def test_an_idle_segment_rolls_when_asked() -> None:
-    log = open_log(Machine().disk, LogConfig(segment_ms=1000))
-    assert not log.maybe_roll(NOW_MS + 5000)
-    append(log, b"a")
-    assert not log.maybe_roll(NOW_MS + 1000)
-    assert log.maybe_roll(NOW_MS + 1001)
-    assert [segment.base_offset for segment in log.segments] == [0, 1]
 
 
 def test_headers_that_cannot_be(log: Log) -> None:
@@ -327,54 +268,6 @@ def test_the_watermark_never_goes_back_or_beyond_the_end(log: Log) -> None:
     assert not log.advance_high_watermark(101)
 
 
-def test_truncation_forgets_the_tail() -> None:
-    log = open_log(Machine().disk, LogConfig(segment_bytes=150, index_interval_bytes=0))
-    for number in range(10):
-        append(log, b"%d" % number, leader_epoch=number // 4, timestamp=NOW_MS + number)
-    log.advance_high_watermark(10)
-    assert not log.truncate_to(10)
-    for target in (9, 5, 4, 1):
-        assert log.truncate_to(target)
-        assert log.log_end_offset == log.high_watermark == target
-        assert values(read_all(log)) == [b"%d" % number for number in range(target)]
-        assert log.leader_epochs.entries == [(epoch, 4 * epoch) for epoch in range(3) if 4 * epoch < target]
-        assert log.max_timestamp_offset() is not None
-        assert log.max_timestamp_offset().offset == target - 1  # type: ignore[union-attr]
-    append(log, b"new", leader_epoch=7)
-    assert values(read_all(log)) == [b"0", b"new"]
-    log.truncate_to(0)
-    assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, [])
-
-
-def test_truncation_inside_a_batch_takes_the_whole_batch(log: Log) -> None:
-    append(log, b"a")
-    append(log, b"b", b"c", b"d")
-    log.truncate_to(2)
-    assert log.log_end_offset == 1
-
-
-def test_starting_over_elsewhere(log: Log) -> None:
-    append(log, b"a")
-    log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
-    append(log, b"b")
-    assert offsets(read_all(log)) == [100]
-
-
-def test_delete_records_moves_the_start(log: Log) -> None:
-    for number in range(4):
-        append(log, b"%d" % number, leader_epoch=number)
-    log.advance_high_watermark(3)
-    with pytest.raises(KafkaError) as refused:
-        log.delete_records_before(4)
-    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.delete_records_before(2) == 2
-    assert log.delete_records_before(1) == 2
-    assert log.leader_epochs.entries == [(2, 2), (3, 3)]
-    with pytest.raises(KafkaError):
-        log.read(1, max_bytes=1000, end_offset=3, minimum_one=True)
-
-
 def test_offsets_by_timestamp() -> None:
     log = open_log(Machine().disk, LogConfig(segment_bytes=300, index_interval_bytes=0))
     assert log.offset_for_timestamp(0) is None
@@ -421,35 +314,6 @@ def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
     found = log.offset_for_timestamp(25)
     assert found is not None
     assert found.offset == 12
-
-
-def test_flush_follows_the_settings() -> None:
-    log = open_log(Machine().disk, LogConfig(flush_messages=3, flush_ms=1000))
-    assert not log.needs_flush(NOW_MS + 10_000)
-    append(log, b"a", b"b")
-    assert not log.flush_due(NOW_MS + 999)
-    assert log.flush_due(NOW_MS + 1000)
-    append(log, b"c")
-    assert log.flush_due(NOW_MS)
-    work = log.flush_work()
-    append(log, b"d")
-    work()
-    log.flushed(work.offset)
-    assert (log.recovery_point, log.unflushed_messages) == (3, 1)
-    log.roll(NOW_MS)
-    assert log.needs_flush(NOW_MS)
-    assert not log.flush_due(NOW_MS)
-
-
-def test_a_deleted_segment_does_not_fail_the_flush() -> None:
-    log = open_log(Machine().disk, LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
-    append(log, b"a")
-    append(log, b"b")
-    log.advance_high_watermark(2)
-    work = log.flush_work()
-    assert log.apply_retention(NOW_MS) == 2
-    assert log.purge_deleted(NOW_MS) is None
-    work()
 
 
 def test_a_full_disk_refuses_and_nothing_has_changed() -> None:
