@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Coroutine
-from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.ports import Part, Wire
+from odradek.ports import Wire
 from odradek.protocol.api import ApiKey
-from odradek.protocol.codec import Message
-from odradek.protocol.errors import KafkaError, MalformedFrame
+from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
 from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.handlers.api_versions import unsupported_version_answer
+from odradek.server.net.answers import ANSWER, Answers, Slot
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.promise import Promise
 from odradek.server.quotas import is_metered, metered
 from odradek.server.routes import Routine, RoutineMaker
-from odradek.server.suspended import Suspended
 
 if TYPE_CHECKING:
     from odradek.server.net.listener import ListenerScope
@@ -50,60 +46,31 @@ LARGE_FRAME_BYTES = 64 * 1024
 _SIZE = Struct(">i")
 _SIZE_AND_HEADER = Struct(">ihhih")
 _HEADER = Struct(">hhih")
-_ANSWER = Struct(">ii")
-_FLEXIBLE_ANSWER = Struct(">iiB")
 
 
-class _Slot:
-    """The place in the line of one request that was not answered at once."""
-
-    __slots__ = ("correlation_id", "endpoint", "handler", "parts", "promise", "since_ms")
-
-    def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
-        self.endpoint = endpoint
-        self.since_ms = since_ms
-        self.correlation_id = correlation_id
-        self.parts: list[Part] | None = None
-        self.handler: Suspended[Message | None] | None = None
-        self.promise: Promise[Any] | None = None
-        """What a quick handler waits for."""
-
-
-class Connection:
+class Connection(Answers):
     """Owner of one wire."""
 
     __slots__ = (
-        "_answer_bytes",
-        "_answers",
         "_buffer",
         "_client_id",
         "_client_id_bytes",
-        "_clock",
-        "_closed",
         "_end",
         "_expected_bytes",
         "_frame_end",
         "_get_endpoint",
         "_muted",
-        "_paused",
         "_pool",
         "_routine",
-        "_scope",
-        "_sends_soon",
         "_start",
-        "_waiting",
-        "_wire",
         "id",
-        "last_request_ms",
     )
 
     def __init__(self, scope: ListenerScope, wire: Wire, connection_id: int) -> None:
+        super().__init__(scope, wire)
         self.id = connection_id
-        self._scope = scope
         self._pool = scope.buffers
-        self._wire = wire
         self._get_endpoint = scope.endpoints.get
-        self._clock = scope.node.world.clock
         self._buffer: Buffer | None = None
         self._start = 0
         self._end = 0
@@ -111,35 +78,12 @@ class Connection:
         """The size of the last frame if it was a large one: the next is likely to be like it."""
         self._frame_end = 0
         """Where in the buffer a large frame that has begun will end."""
-        self._answers: list[Part] = []
-        self._answer_bytes = 0
-        self._waiting: deque[_Slot] = deque()
-        self._sends_soon = False
-        """Whether answers that were made one by one leave together at the end of this turn."""
         self._muted: asyncio.TimerHandle | None = None
         """While it runs nothing is read: the client was told to wait."""
-        self._paused = False
-        self._closed = False
         self._client_id: str | None = None
         self._client_id_bytes = b""
         self._routine: Routine | None = None
         """What it is asked again and again."""
-        self.last_request_ms = self._clock.monotonic_ms()
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._waiting)
-
-    @property
-    def peer_host(self) -> str:
-        return self._wire.peer_host
-
-    def close(self) -> None:
-        self._wire.close()
-
-    def suspended(self) -> list[Suspended[Message | None]]:
-        """The handlers that wait for something."""
-        return [slot.handler for slot in self._waiting if slot.handler is not None]
 
     def mute(self, duration_ms: int) -> None:
         """Hear nothing for a while, as a client above its quota was told."""
@@ -424,129 +368,12 @@ class Connection:
         if isinstance(answer, Promise):
             self._await(endpoint, correlation_id, answer)
         elif self._waiting:
-            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
+            slot = Slot(endpoint, correlation_id, self.last_request_ms)
             slot.parts = [answer] if answer else []
             self._waiting.append(slot)
         elif answer:
             self._answers.append(answer)
         return True
-
-    def _await(self, endpoint: Endpoint, correlation_id: int, promise: Promise[Any]) -> None:
-        slot = _Slot(endpoint, correlation_id, self.last_request_ms)
-        slot.promise = promise
-        self._waiting.append(slot)
-        promise.on_kept = self._kept
-
-    def _kept(self, promise: Promise[Any]) -> None:
-        """Answer; whoever brought the answer is in the middle of its own work, so that nothing else is begun."""
-        waiting = self._waiting
-        slot = waiting[0]
-        if slot.promise is not promise:
-            slot = next(each for each in waiting if each.promise is promise)
-        assert promise.frame is not None
-        slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
-        try:
-            answer = promise.frame(promise, slot.correlation_id)
-        except Exception as error:  # noqa: BLE001 - sorted out by kind
-            response = self._failure_answer(slot.endpoint, error)
-            if response is not None:
-                slot.parts = self._encode(slot.endpoint, slot.correlation_id, response)
-                self._send_finished()
-            return
-        if promise.is_one_of_many:
-            slot.parts = [answer]
-            if not self._sends_soon:
-                self._sends_soon = True
-                asyncio.get_running_loop().call_soon(self._send_gathered)
-            return
-        if len(waiting) == 1 and not self._answers:
-            waiting.popleft()
-            self._wire.send((answer,))
-        else:
-            slot.parts = [answer]
-            self._send_finished()
-        if self._paused and not self._closed:
-            asyncio.get_running_loop().call_soon(self._serve_held_frames)
-
-    def _send_gathered(self) -> None:
-        self._sends_soon = False
-        if not self._closed:
-            self._send_finished()
-            self._serve_held_frames()
-
-    def _serve_held_frames(self) -> None:
-        if self._paused and not self._closed:
-            self._serve_frames()
-
-    def _step(self, endpoint: Endpoint, correlation_id: int, handler: Coroutine[Any, Any, Message | None]) -> None:
-        try:
-            awaited = handler.send(None)
-        except StopIteration as done:
-            self._answer(endpoint, correlation_id, done.value)
-        except Exception as error:  # noqa: BLE001 - sorted out by kind
-            self._answer_failure(endpoint, correlation_id, error)
-        else:
-            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
-            self._waiting.append(slot)
-            slot.handler = Suspended(handler, awaited, partial(self._finish, slot))
-
-    def _finish(self, slot: _Slot, handler: Suspended[Message | None]) -> None:
-        slot.handler = None  # They know each other, and nobody should have to find that out.
-        if self._closed:
-            return
-        slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
-        response = handler.result
-        if handler.failure is not None:
-            response = self._failure_answer(slot.endpoint, handler.failure)
-            if response is None:
-                return
-        slot.parts = [] if response is None else self._encode(slot.endpoint, slot.correlation_id, response)
-        self._send_finished()
-        self._serve_held_frames()
-
-    # Answers.
-
-    def _send_finished(self) -> None:
-        """What is answered and has no unanswered request before it."""
-        waiting = self._waiting
-        while waiting and waiting[0].parts is not None:
-            self._answers.extend(waiting.popleft().parts or ())
-        if self._answers:
-            self._flush()
-
-    def _answer(self, endpoint: Endpoint, correlation_id: int, response: Message | None) -> None:
-        parts = [] if response is None else self._encode(endpoint, correlation_id, response)
-        if self._waiting:
-            slot = _Slot(endpoint, correlation_id, self.last_request_ms)
-            slot.parts = parts
-            self._waiting.append(slot)
-        else:
-            self._answers.extend(parts)
-
-    def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
-        try:
-            parts = endpoint.encode(response)
-        except Exception as error:
-            log.error("An answer could not be encoded; its connection is closed", exc_info=error)
-            self.close()
-            return []
-        size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
-        self._answer_bytes += size
-        if endpoint.flexible_response:
-            header = _FLEXIBLE_ANSWER.pack(size + 5, correlation_id, 0)
-        else:
-            header = _ANSWER.pack(size + 4, correlation_id)
-        first = parts[0]
-        if isinstance(first, bytes):
-            parts[0] = header + first
-        else:
-            parts.insert(0, header)
-        return parts
-
-    def _flush(self) -> None:
-        answers, self._answers = self._answers, []
-        self._answer_bytes = 0
-        self._wire.send(answers)
 
     # What is wrong.
 
@@ -557,7 +384,7 @@ class Connection:
             if api_key == ApiKey.API_VERSIONS:
                 # Kafka's way to let a newer client find out: the oldest body, and the connection stays.
                 body = unsupported_version_answer(self._scope.endpoints.announced)
-                self._answers.append(_ANSWER.pack(len(body) + 4, correlation_id) + body)
+                self._answers.append(ANSWER.pack(len(body) + 4, correlation_id) + body)
             else:
                 self._reject(str(wrong))
             return None
@@ -575,30 +402,6 @@ class Connection:
     def _reject(self, what: str) -> None:
         log.warning("Closed the connection from %s: it sent %s", self._wire.peer_host, what)
         self._flush_and_close()
-
-    def _flush_and_close(self) -> None:
-        if self._answers:
-            self._flush()
-        if not self._closed:
-            self._wire.close()
-
-    def _answer_failure(self, endpoint: Endpoint, correlation_id: int, error: Exception) -> None:
-        response = self._failure_answer(endpoint, error)
-        if response is not None:
-            self._answer(endpoint, correlation_id, response)
-
-    def _failure_answer(self, endpoint: Endpoint, error: BaseException) -> Message | None:
-        """The answer to a request that raised, if the protocol has one; else the connection or the node pays for it."""
-        if isinstance(error, AssertionError):
-            self._scope.node.fail(error)
-        elif isinstance(error, KafkaError):
-            if endpoint.error_answer is not None:
-                return endpoint.error_answer(error.code, str(error))
-            log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
-        else:
-            log.error("A request failed unexpectedly; its connection is closed", exc_info=error)
-        self.close()
-        return None
 
 
 def _describe(api_key: int, version: int) -> str:
