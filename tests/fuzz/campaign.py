@@ -314,7 +314,7 @@ class Round:
             return known
         if known is not None:
             known[0].wire.lose(None)
-        client = self.rig.connect(self.rig.node.ports[name])
+        client = self.rig.connect(self.rig.node.listening.ports[name])
         owner = client.wire.owner
         assert isinstance(owner, Connection)
         self._clients[name] = client, owner
@@ -326,12 +326,12 @@ class Round:
                 await self.rig.create_topic(name, PARTITIONS, configs)
 
     def _scope(self, name: str) -> ListenerScope:
-        return self.rig.node.listeners[name].scope
+        return self.rig.node.listening.listeners[name].scope
 
     def _endpoints(self) -> list[EndpointName]:
         return [
             (name, key, version)
-            for name in self.rig.node.listeners
+            for name in self.rig.node.listening.listeners
             for key, route in self._scope(name).endpoints.routes.items()
             for version in range(route.min_version, route.max_version + 1)
         ]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from odradek.metadata.controller.directories import DirectoryAssignment
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.server.hosting import Hosting
-from odradek.server.replicas import Replicas
 
 
 async def apply_changes(hosting: Hosting, image: Image, changes: Changes) -> None:
@@ -24,20 +20,6 @@ async def apply_changes(hosting: Hosting, image: Image, changes: Changes) -> Non
             hosting.apply_topic_config(name)
         elif resource_type == BROKER_RESOURCE:
             hosting.apply_broker_config()
-
-
-def chosen_directories(replicas: Replicas, partitions: Iterable[PartitionsOf]) -> list[DirectoryAssignment]:
-    """Where new partitions went, if the cluster does not know: a broker with several directories chooses one."""
-    chosen = []
-    for some in partitions:
-        for index in some.partitions:
-            hosted = replicas.find_by_id(some.topic.topic_id, index)
-            if hosted is None:
-                continue
-            directory_id = hosted.directory.directory_id
-            if directory_id not in some.topic.partitions[index].directories:
-                chosen.append(DirectoryAssignment(some.topic.topic_id, index, directory_id))
-    return chosen
 
 
 def whole_image(image: Image) -> TopicChanges:

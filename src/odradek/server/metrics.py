@@ -169,7 +169,7 @@ def _controller(node: Node) -> Iterator[Family]:
 def _requests(node: Node) -> Iterator[Family]:
     counted: list[Sample] = []
     timed: list[Sample] = []
-    for request, version, served, latencies in node.served_requests():
+    for request, version, served, latencies in node.listening.served_requests():
         counted.append(("", (("request", request), ("version", str(version))), served))
         labels = (("request", request), ("version", str(version)))
         timed += _summary(labels, served, latencies)
@@ -186,7 +186,8 @@ def _summary(labels: Labels, served: int, latencies: Latencies) -> Iterable[Samp
 
 def _connections(node: Node) -> Iterator[Family]:
     samples = [
-        ("", (("listener", name),), len(listener.scope.connections)) for name, listener in node.listeners.items()
+        ("", (("listener", name),), len(listener.scope.connections))
+        for name, listener in node.listening.listeners.items()
     ]
     yield Family("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections.", tuple(samples))
     name = "kafka_server_fetchsessioncache_"

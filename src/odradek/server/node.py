@@ -9,64 +9,57 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
-from odradek.metadata.image.cluster import Endpoint, FeatureRange
-from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from odradek.metadata.image.cluster import FeatureRange
+from odradek.metadata.image.configs import BROKER_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import DISK_FULL, World
-from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import Message
-from odradek.server.apply import apply_changes, chosen_directories, whole_image
+from odradek.server.apply import apply_changes, whole_image
 from odradek.server.authorizer import Authorizer
 from odradek.server.broker_configs import apply_broker_configs
 from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.controller_channel import ControllerChannel
 from odradek.server.coordinators import Coordinators
-from odradek.server.directories import Identity, all_directories, settle_identity
+from odradek.server.directories import Identity, settle_identity
 from odradek.server.directory_assignments import DirectoryAssignments
-from odradek.server.dispatch import Endpoints
+from odradek.server.directory_choices import DirectoryChoices
+from odradek.server.directory_locks import DirectoryLocks
 from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.fetchers import Fetchers
 from odradek.server.forwarding import InternalTopics
 from odradek.server.hosted import Hosted
 from odradek.server.hosting import Hosting
 from odradek.server.housekeeping import Housekeeping
-from odradek.server.http import HttpListener
 from odradek.server.isr_changes import IsrChanges
 from odradek.server.last_lives import LastLives
-from odradek.server.latency import Latencies
 from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
+from odradek.server.listening import Listening
 from odradek.server.log_chores import LogChores
+from odradek.server.log_configs import LogConfigs
 from odradek.server.metadata_answers import MetadataAnswers
 from odradek.server.metadata_log import BadMetadataLog
 from odradek.server.net.buffers import BufferPool
-from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.producer_ids import ProducerIds
 from odradek.server.purgatory import Purgatory
 from odradek.server.quorum import Quorum
-from odradek.server.quorum_settings import QuorumSettings
+from odradek.server.quorum_settings import quorum_settings
 from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
-from odradek.server.routes import Role
-from odradek.server.settings import Listener as ListenerSetting
-from odradek.storage.config import LogConfig, log_config
 from odradek.storage.directories import LogDirectory
 from odradek.storage.last_life import LastLife
 
 log = logging.getLogger(__name__)
 
-PLAINTEXT = 0
 SESSION_EVICTION_MS = 120_000
-LOCK_FILE = ".lock"
-_MOST_LOG_CONFIGS = 1000
 
 
 class Node:
@@ -92,27 +85,21 @@ class Node:
                 super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
             )
         self.metadata_answers = MetadataAnswers()
-        self._log_configs: dict[tuple[tuple[str, str], ...], tuple[LogConfig, LogConfig]] = {}
-        """By what a topic says: the defaults of the broker, and what both make together."""
+        self._log_configs = LogConfigs(config)
         self.guarded = False
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
-        self.listeners: dict[str, Listener] = {}
-        self._endpoints_by_role: dict[Role, Endpoints] = {}
-        self._http = HttpListener(self)
-        self.ports: dict[str, int] = {}
+        self.listening = Listening(self, BufferPool(poison=poison_buffers))
         self.serving = False
         self.cluster_id = cluster_id
-        self._buffers = BufferPool(poison=poison_buffers)
         self._directories: list[LogDirectory] = []
-        self._locks: list[Callable[[], None]] = []
+        self._locks = DirectoryLocks(world.disk)
         self._channels: list[ControllerChannel] = []
         self._held_back: list[tuple[Image, Changes]] | None = None
         """What was committed while the partitions are being opened, to be carried out after that."""
         self._hosts_partitions = False
-        self._directories_known = False
         self._rooms_made = False
         self._quorum_started = False
         self._next_image: asyncio.Future[None] | None = None
@@ -128,6 +115,7 @@ class Node:
         self.replicas: Replicas
         self._hosting: Hosting
         self._last_lives: LastLives
+        self._directory_choices: DirectoryChoices
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
         self.coordinators: Coordinators
@@ -143,17 +131,6 @@ class Node:
             self._next_image = asyncio.get_running_loop().create_future()
         await asyncio.wait([self._next_image], timeout=timeout_ms / 1000)
 
-    def served_requests(self) -> Iterator[tuple[str, int, int, Latencies]]:
-        """Request (by Kafka's name), version, how many were answered and how long they took; of all listeners."""
-        counted: dict[tuple[ApiKey, int], tuple[int, Latencies]] = {}
-        for endpoints in self._endpoints_by_role.values():
-            for key, version, endpoint in endpoints.used():
-                served, latencies = counted.setdefault((key, version), (0, Latencies()))
-                latencies.add(endpoint.latencies)
-                counted[key, version] = (served + endpoint.served, latencies)
-        for (key, version), (served, latencies) in sorted(counted.items(), key=lambda each: each[0]):
-            yield key.name.title().replace("_", ""), version, served, latencies
-
     # Starting and stopping.
 
     async def start(self) -> None:
@@ -167,18 +144,18 @@ class Node:
             raise
 
     async def _start(self) -> None:
-        failed = self._lock_directories()
+        failed = self._locks.take(self.config)
         identity = settle_identity(self.config, self.world, cluster_id=self.cluster_id)
         self.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
-        await self._open_ports()
+        await self.listening.open()
         self._open_quorum(identity)
         self._rooms_made = True
         await self.quorum.start(clean=all(directory.was_clean for directory in self._directories))
         self._quorum_started = True
         apply_broker_configs(self.config, self.image.configs)
         self._guard(self.image)
-        self._serve(self.config.controller_listeners)
+        self.listening.serve(self.config.controller_listeners)
         if self._registrar is not None:
             self._registrar.apply(self.image)
         if self.config.is_broker:
@@ -202,7 +179,7 @@ class Node:
         self._housekeeping.start()
         await self.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
-        self._serve(self.config.broker_listeners)
+        self.listening.serve(self.config.broker_listeners)
 
     async def _register(self, identity: Identity) -> None:
         """Be taken in. Whose logs are here is on disk before anybody is asked: this process may be killed meanwhile."""
@@ -246,8 +223,8 @@ class Node:
         self.serving = False
         if self.config.is_broker and self.config.controlled_shutdown_enable and self.failed is None:
             await self.lifecycle.leave()
-        self._http.close()
-        self._close_ports(self.config.broker_listeners)
+        self.listening.http.close()
+        self.listening.close(self.config.broker_listeners)
         self.purgatory.close()
         try:
             try:
@@ -261,8 +238,8 @@ class Node:
             self._hosting.close()
             self.replicas.close(broker_epoch=-1 if self._last_lives.is_damaged else self.lifecycle.broker_epoch)
         finally:
-            self._close_ports(self.config.listeners)
-            self._release_locks()
+            self.listening.close(self.config.listeners)
+            self._locks.release()
 
     async def _close_rooms(self) -> None:
         if self._housekeeping is not None:
@@ -284,14 +261,14 @@ class Node:
 
     async def _abandon(self) -> None:
         """Undo a start that failed half way."""
-        self._http.close()
-        self._close_ports(self.config.broker_listeners)
+        self.listening.http.close()
+        self.listening.close(self.config.broker_listeners)
         if self._rooms_made:
             await self._close_rooms()
-        self._close_ports(self.config.listeners)
+        self.listening.close(self.config.listeners)
         for directory in self._directories:
             directory.go_offline()
-        self._release_locks()
+        self._locks.release()
 
     def fail(self, failure: BaseException) -> None:
         """A broken invariant or a metadata log that cannot be written: better down than wrong."""
@@ -302,24 +279,6 @@ class Node:
             self.on_failure(failure)
 
     # Starting, step by step.
-
-    def _lock_directories(self) -> dict[str, OSError]:
-        """Take the directories for this process; those that cannot be, and why."""
-        failed: dict[str, OSError] = {}
-        for path in all_directories(self.config):
-            try:
-                self.world.disk.make_directory(path)
-                self._locks.append(self.world.disk.lock(f"{path}/{LOCK_FILE}"))
-            except OSError as failure:
-                if path == self.config.metadata_log_dir:
-                    raise
-                failed[path] = failure
-        return failed
-
-    def _release_locks(self) -> None:
-        for release in self._locks:
-            release()
-        self._locks.clear()
 
     def _open_directories(self, identity: Identity, failed: dict[str, OSError]) -> None:
         """One that has failed is left out: the others and their partitions are served."""
@@ -345,7 +304,7 @@ class Node:
             metadata_log_dir=config.metadata_log_dir,
             me=self._as_voter(identity),
             listener_name=config.controller_listener_names[0],
-            settings=_quorum_settings(config),
+            settings=quorum_settings(config),
             cluster_id=self.cluster_id,
             static_voters=tuple(
                 Voter(NodeId(each.node_id), each.host, each.port) for each in config.controller_quorum_voters
@@ -364,7 +323,7 @@ class Node:
                 config, self.world, self.quorum, cluster_id=self.cluster_id, bootstrap=self._bootstrap()
             )
             self.controller.on_failure = self.fail
-            endpoints = self._endpoints(config.controller_advertised_listeners)
+            endpoints = self.listening.endpoints(config.controller_advertised_listeners)
             me = Self(self.node_id, self.cluster_id, random_uuid(self.world.entropy), endpoints, _FEATURES)
             self._registrar = ControllerRegistrar(config, self.channel, me)
 
@@ -373,7 +332,7 @@ class Node:
         directory_id = identity.directory_ids[self.config.metadata_log_dir]
         if not self.config.is_controller:
             return Voter(self.node_id, "", 0, directory_id)
-        own = self._endpoints(self.config.controller_advertised_listeners)[0]
+        own = self.listening.endpoints(self.config.controller_advertised_listeners)[0]
         return Voter(self.node_id, own.host, own.port, directory_id)
 
     def _open_channels(self) -> None:
@@ -408,8 +367,11 @@ class Node:
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
         self.replicas = Replicas(self.config, self.world, self._directories)
-        self._hosting = Hosting(self.config, self.world, self.replicas, self._log_config_of)
+        self._hosting = Hosting(
+            self.config, self.world, self.replicas, lambda topic: self._log_configs.of(topic, self.image.configs)
+        )
         self._hosting.on_opened = self._opened
+        self._directory_choices = DirectoryChoices(self.node_id, self.replicas, self.directory_assignments)
         self._last_lives = LastLives(
             self.node_id,
             self._directories,
@@ -447,16 +409,10 @@ class Node:
         self._held_back = None
         self._hosts_partitions = True
         self._hosting.set_aside_strays()
-        self._directories_known = self._are_directories_known(self.image)
-        self._tell_directories(whole_image(self.image).created)
+        self._directory_choices.tell_all(self.image)
 
     def _cordoned(self) -> list[Uuid]:
         return [each.directory_id for each in self._directories if each.online and self.config.is_cordoned(each.path)]
-
-    def _are_directories_known(self, image: Image) -> bool:
-        """Whether this broker's directories are on record: where partitions are says nothing before."""
-        own = image.cluster.brokers.get(self.node_id)
-        return own is not None and bool(own.log_dirs)
 
     # What the cluster agreed on.
 
@@ -472,7 +428,7 @@ class Node:
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
             self.coordinators.apply(image, changes)
-            self._tell_of_directories(image, changes)
+            self._directory_choices.tell_changes(image, changes)
             self.lifecycle.learn(image)
         if self._registrar is not None:
             self._registrar.apply(image)
@@ -488,24 +444,11 @@ class Node:
             self.authorizer.apply(image.acls)
         self.guarded = self.quotas.active or self.authorizer is not None
 
-    def _tell_of_directories(self, image: Image, changes: Changes) -> None:
-        """Where new partitions are; and all, once the cluster has a place for it, as metadata.version was raised."""
-        if self._directories_known:
-            self._tell_directories(changes.topics.created)
-        elif self._are_directories_known(image):
-            self._directories_known = True
-            self._tell_directories(whole_image(image).created)
-
-    def _tell_directories(self, created: Iterable[PartitionsOf]) -> None:
-        chosen = chosen_directories(self.replicas, created) if self._directories_known else ()
-        if chosen:
-            self.directory_assignments.tell(chosen)
-
     def _opened(self, hosted: Hosted) -> None:
         """A partition for which there was no room at first."""
         self.coordinators.opened(hosted)
         topic = self.replicas.image.topics.by_id[hosted.topic_id]
-        self._tell_directories((PartitionsOf(topic, (hosted.index,), None),))
+        self._directory_choices.tell((PartitionsOf(topic, (hosted.index,), None),))
 
     def _leader_changed(self) -> None:
         for channel in self._channels:
@@ -517,32 +460,6 @@ class Node:
         else:
             self.controller.activate(epoch)
 
-    # Ports.
-
-    async def _open_ports(self) -> None:
-        for listeners, role in (
-            (self.config.broker_listeners, Role.BROKER),
-            (self.config.controller_listeners, Role.CONTROLLER),
-        ):
-            endpoints = self._endpoints_by_role[role] = Endpoints(role)
-            for setting in listeners:
-                listener = Listener(ListenerScope(self, setting.name, endpoints, self._buffers))
-                self.listeners[setting.name] = listener
-                self.ports[setting.name] = await listener.open(setting.host, setting.port)
-
-        http = self.config.odradek_http_listener
-        if http is not None:
-            self.ports[http.name] = await self._http.open(http.host, http.port)
-
-    def _serve(self, listeners: tuple[ListenerSetting, ...]) -> None:
-        for each in listeners:
-            self.listeners[each.name].scope.serving = True
-
-    def _close_ports(self, listeners: tuple[ListenerSetting, ...]) -> None:
-        for each in listeners:
-            if each.name in self.listeners:
-                self.listeners[each.name].close()
-
     # What others are told of this node.
 
     def _self(self, identity: Identity) -> Self:
@@ -550,7 +467,7 @@ class Node:
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=random_uuid(self.world.entropy),
-            endpoints=self._endpoints(self.config.advertised_listeners),
+            endpoints=self.listening.endpoints(self.config.advertised_listeners),
             features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),
@@ -559,48 +476,11 @@ class Node:
     def _online_directory_ids(self, identity: Identity) -> list[Uuid]:
         return [identity.directory_ids[path] for path in self.config.log_dirs if path in identity.directory_ids]
 
-    def _endpoints(self, listeners: tuple[ListenerSetting, ...]) -> tuple[Endpoint, ...]:
-        """Where any free port was asked for, the one that was found."""
-        return tuple(
-            Endpoint(each.name, each.host, each.port or self.ports[each.name], PLAINTEXT) for each in listeners
-        )
-
     def _bootstrap(self) -> tuple[Message, ...]:
         path = f"{self.config.metadata_log_dir}/{BOOTSTRAP_FILE}"
         if not self.world.disk.exists(path):
             return default_bootstrap_records()
         return read_bootstrap(self.world.disk.read_file(path))
 
-    def _log_config_of(self, topic: str) -> LogConfig:
-        """One for all topics that say the same: few are special, and every partition asks."""
-        overrides = self.image.configs.of(TOPIC_RESOURCE, topic)
-        defaults, told = self.config.log_defaults, tuple(overrides.items())
-        known = self._log_configs.get(told)
-        if known is None or known[0] is not defaults:
-            if len(self._log_configs) >= _MOST_LOG_CONFIGS:
-                self._log_configs.clear()
-            known = self._log_configs[told] = (defaults, log_config(overrides, defaults))
-        return known[1]
-
 
 _FEATURES = tuple(FeatureRange(each.name, each.minimum, each.maximum) for each in SUPPORTED_FEATURES)
-
-
-def _quorum_settings(config: NodeConfig) -> QuorumSettings:
-    return QuorumSettings(
-        segment_bytes=config.metadata_log_segment_bytes,
-        segment_ms=config.metadata_log_segment_ms,
-        max_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
-        max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
-        max_retention_bytes=config.metadata_max_retention_bytes,
-        max_retention_ms=config.metadata_max_retention_ms,
-        election_timeout_ms=config.controller_quorum_election_timeout_ms,
-        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-        request_timeout_ms=config.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
-        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
-        max_idle_interval_ms=config.metadata_max_idle_interval_ms,
-        auto_join=config.controller_quorum_auto_join_enable,
-    )

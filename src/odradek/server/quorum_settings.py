@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.server.config import NodeConfig
 from odradek.values import value
 
 
@@ -24,3 +25,24 @@ class QuorumSettings:
     fetch_snapshot_max_bytes: int = 1 << 20
     max_idle_interval_ms: int = 500
     auto_join: bool = False
+
+
+def quorum_settings(config: NodeConfig) -> QuorumSettings:
+    """As a node's configuration has them."""
+    return QuorumSettings(
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        max_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+        max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        max_retention_bytes=config.metadata_max_retention_bytes,
+        max_retention_ms=config.metadata_max_retention_ms,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        auto_join=config.controller_quorum_auto_join_enable,
+    )

@@ -184,7 +184,7 @@ class Machine:
 
 def _close_handlers(node: Node) -> None:
     """As tasks are closed when a life ends: requests that wait have none."""
-    for listener in node.listeners.values():
+    for listener in node.listening.listeners.values():
         for connection in listener.scope.connections.values():
             for handler in connection.suspended():
                 with contextlib.suppress(Crashed, RuntimeError, ValueError):

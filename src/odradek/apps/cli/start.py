@@ -130,7 +130,7 @@ def _say_ready(node: Node) -> None:
     """The one line that a person waits for."""
     config = node.config
     advertised = ", ".join(
-        str(type(one)(one.name, one.host, one.port or node.ports[one.name]))
+        str(type(one)(one.name, one.host, one.port or node.listening.ports[one.name]))
         for one in (config.advertised_listeners or config.controller_advertised_listeners)
     )
     data = ", ".join(config.log_dirs)

@@ -41,7 +41,7 @@ def told(story: Story, *, quickly: bool, properties: dict[str, str] | None) -> t
         return handle
 
     async def run() -> tuple[object, bytes]:
-        endpoints = rig.node.listeners["PLAINTEXT"].scope.endpoints
+        endpoints = rig.node.listening.listeners["PLAINTEXT"].scope.endpoints
         for key in SHORTENED:
             route = endpoints.routes[key]
             for version in range(route.min_version, route.max_version + 1):

@@ -47,7 +47,7 @@ def on_a_node(test: Callable[[Rig], None]) -> None:
 
 def both_ways(rig: Rig, body: bytes, version: int) -> tuple[bytes | None, bytes]:
     """What the short way says to a request (None: nothing), and all that the declared one sends."""
-    endpoint = rig.node.listeners["PLAINTEXT"].scope.endpoints.compile(ApiKey.LIST_OFFSETS, version)
+    endpoint = rig.node.listening.listeners["PLAINTEXT"].scope.endpoints.compile(ApiKey.LIST_OFFSETS, version)
     client = rig.connect()
     client.wire.on_change = lambda: None
     quick, endpoint.quick = endpoint.quick, None

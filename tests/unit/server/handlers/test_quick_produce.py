@@ -125,7 +125,7 @@ def frame_of(
 
 def answer_to(node: Node, frame: bytes, *, quickly: bool, version: int) -> tuple[bytes, bool]:
     """What is sent, and whether the connection was closed."""
-    scope = node.listeners["PLAINTEXT"].scope
+    scope = node.listening.listeners["PLAINTEXT"].scope
     wire = Listener()
     connection = scope.accept(wire)
     assert isinstance(connection, Connection)

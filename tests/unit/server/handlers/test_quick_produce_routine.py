@@ -90,7 +90,7 @@ def log_end(rig: Rig) -> int:
 
 def forbid_other_ways(rig: Rig, version: int) -> None:
     """Let a request fail that is not answered by routine."""
-    endpoint = rig.node.listeners["PLAINTEXT"].scope.endpoints.get(version)
+    endpoint = rig.node.listening.listeners["PLAINTEXT"].scope.endpoints.get(version)
     assert endpoint is not None
 
     def fail(*_: object) -> None:
@@ -124,7 +124,7 @@ def test_the_answer_differs_in_nothing_but_the_offset(version: int, acks: int) -
         hosted = rig.node.replicas.require("t", 0)
         assert (hosted.appends, hosted.failed_appends) == (5, 0)
         assert hosted.bytes_in == hosted.partition.log.size_bytes
-        endpoint = rig.node.listeners["PLAINTEXT"].scope.endpoints.get(version)
+        endpoint = rig.node.listening.listeners["PLAINTEXT"].scope.endpoints.get(version)
         assert endpoint is not None
         assert endpoint.served == 5
 
@@ -358,6 +358,6 @@ def test_old_versions_have_no_routine() -> None:
         assert isinstance(connection, Connection)
         assert connection._routine is None
         assert log_end(rig) == 3
-        assert rig.node.listeners["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
+        assert rig.node.listening.listeners["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
 
     on_a_node(test)

@@ -291,7 +291,7 @@ def test_a_client_that_goes_away_without_reading_leaves_nothing() -> None:
         client.wire.lose(ConnectionResetError())
         await asyncio.sleep(1)
         assert len(rig.node.purgatory) == 0
-        assert owner(client).id not in rig.node.listeners["PLAINTEXT"].scope.connections
+        assert owner(client).id not in rig.node.listening.listeners["PLAINTEXT"].scope.connections
 
     on_a_node(test)
 
@@ -309,7 +309,10 @@ def test_idle_connections_are_swept_and_busy_ones_are_not() -> None:
         assert idle.wire.closed
         assert not talking.wire.closed
         assert not waiting.wire.closed
-        assert list(rig.node.listeners["PLAINTEXT"].scope.connections) == [owner(talking).id, owner(waiting).id]
+        assert list(rig.node.listening.listeners["PLAINTEXT"].scope.connections) == [
+            owner(talking).id,
+            owner(waiting).id,
+        ]
 
     on_a_node(test, connections_max_idle_ms="10000")
 
