@@ -12,7 +12,6 @@ from odradek.metadata.records import (
     NoOpRecord,
 )
 from odradek.protocol.codec import Message
-from odradek.values import replace
 
 
 class Loader:
@@ -32,8 +31,8 @@ class Loader:
 
     def replay(self, records: Sequence[Message], provenance: Provenance) -> Changes:
         """Take one committed batch in; the image carries `provenance`, the batch's last record, afterwards."""
-        if self._held is None and all(isinstance(record, NoOpRecord) for record in records):
-            self.image = replace(self.image, provenance=provenance)  # All that an idle leader writes.
+        if self._held is None and (not records or (len(records) == 1 and type(records[0]) is NoOpRecord)):
+            self.image = self.image.at(provenance)  # All that an idle leader writes.
             return NO_CHANGES
         delta = Delta(self.image)
         for record in records:

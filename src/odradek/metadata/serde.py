@@ -6,9 +6,15 @@ from odradek.metadata.features import record_version
 from odradek.metadata.records import record_class
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import MalformedFrame
+from odradek.protocol.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_SIZE, decode_records
+from odradek.protocol.records.record import read_varint
 
 _FRAME_VERSION = 1
 _HEADER_BYTES = 3
+_ONE_RECORD = (1).to_bytes(4)
+"""How a batch's header ends that counts one."""
+_PLAIN = b"\0\0\0\1"
+"""How a lone record begins: no attributes, the batch's own time and offset, no key."""
 
 
 def encode_record(record: Message, metadata_version: int) -> bytes:
@@ -27,6 +33,19 @@ def decode_record(frame: bytes | memoryview) -> Message:
     kind, position = _unsigned_varint(frame, position)
     version, position = _unsigned_varint(frame, position)
     return decode(record_class(kind), version, frame[position:])
+
+
+def decode_batch(batch: memoryview) -> list[Message]:
+    """The records of one batch, in order; INVALID_RECORD or MalformedFrame where it holds anything else."""
+    if batch[HEADER_SIZE - 4 : HEADER_SIZE] == _ONE_RECORD and not batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK:
+        # Most are like this, and their record is as plain as can be.
+        data = bytes(batch[HEADER_SIZE:])
+        length, position = read_varint(data, 0)
+        if data[position : position + 4] == _PLAIN and position + length == len(data) and not data[-1]:
+            size, position = read_varint(data, position + 4)
+            if position + size == len(data) - 1:
+                return [decode_record(data[position:-1])]
+    return [decode_record(record.value or b"") for record in decode_records(batch)]
 
 
 def _unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int, int]:

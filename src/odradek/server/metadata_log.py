@@ -178,8 +178,11 @@ class MetadataLog:
 
     # Writing.
 
-    def append(self, batches: list[bytearray], now_ms: int) -> None:
-        """All of it or, on a full disk, nothing and KafkaError; any other error of the disk is the end of this node."""
+    def append(self, batches: list[bytearray], now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
+        """All of it or, on a full disk, nothing and KafkaError; any other error of the disk is the end of this node.
+
+        What was appended is returned batch by batch.
+        """
         start_offset = self._log.log_end_offset
         together = batches[0] if len(batches) == 1 else bytearray().join(batches)
         try:
@@ -192,10 +195,12 @@ class MetadataLog:
                 log.error("Changes of metadata are refused: no space left in %s", self._metadata_log_dir)
                 self._is_full = True
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        self._recent.appended(together, start_offset=start_offset, end_offset=self._log.log_end_offset)
+        appended = [(read_header(batch), batch) for batch in iter_batches(together)]
+        self._recent.appended(appended, start_offset=start_offset, end_offset=self._log.log_end_offset)
         if self._is_full:
             log.info("There is room for metadata again in %s", self._metadata_log_dir)
             self._is_full = False
+        return appended
 
     async def keep_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, content: bytearray) -> None:
         """One that came from the leader; KafkaError on a full disk, and then nothing has changed."""

@@ -417,7 +417,7 @@ class Node:
     # What the cluster agreed on.
 
     async def _committed(self, image: Image, changes: Changes) -> None:
-        if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
+        if changes.configs and any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             cordoned = self.config.cordoned_log_dirs
             apply_broker_configs(self.config, image.configs)
             if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:

@@ -471,10 +471,8 @@ class Quorum:
 
         That of a node that will never vote counts for nothing: what it loses with its power, it fetches again.
         """
-        start_offset = self.log.log_end_offset
         if len(records):
-            self.log.append([bytearray(records)], self._world.clock.now_ms())
-            for header, batch in self.log.batches(start_offset, self.log.log_end_offset):
+            for header, batch in self.log.append([bytearray(records)], self._world.clock.now_ms()):
                 if header.is_control:
                     self._voters_in_log.note_batch(header, batch)
                     self.raft.membership_changed()

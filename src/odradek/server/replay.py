@@ -18,11 +18,10 @@ from odradek.metadata.image.difference import difference
 from odradek.metadata.loader import Loader
 from odradek.metadata.raft.snapshot import QuorumRecords, Snapshot, SnapshotId, build_snapshot
 from odradek.metadata.raft.voters import Membership
-from odradek.metadata.serde import decode_record
+from odradek.metadata.serde import decode_batch
 from odradek.ports import World
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.batch import decode_records
 from odradek.server.metadata_log import BadMetadataLog, MetadataLog
 from odradek.values import value
 
@@ -201,7 +200,7 @@ class Replay:
             newest = Provenance(Offset(header.last_offset), LeaderEpoch(header.leader_epoch), header.max_timestamp)
             if not header.is_control:
                 self._bytes_since_snapshot += header.size
-                records += [decode_record(record.value or b"") for record in decode_records(batch)]
+                records += decode_batch(batch)
             self.applied = Offset(header.last_offset + 1)
             size += header.size
             if limit_bytes is not None and size >= limit_bytes:

@@ -49,6 +49,20 @@ class Image:
     acls: AclsImage
     scram: ScramImage
 
+    def at(self, provenance: Provenance) -> Image:
+        """The same after records that change nothing."""
+        return Image(
+            provenance,
+            self.features,
+            self.cluster,
+            self.topics,
+            self.configs,
+            self.client_quotas,
+            self.next_producer_id,
+            self.acls,
+            self.scram,
+        )
+
     def private_copy(self) -> Image:
         """One that a delta may change in place; what is in its dictionaries is still shared, and still immutable."""
         return Image(
@@ -106,32 +120,70 @@ class Delta:
 
     def __init__(self, base: Image, *, in_place: bool = False) -> None:
         self._base = base
-        self._features = FeaturesDelta(base.features)
-        self._cluster = ClusterDelta(base.cluster)
-        self._topics = TopicsDelta(base.topics, in_place=in_place)
-        self._configs = ConfigsDelta(base.configs, in_place=in_place)
-        self._client_quotas = ClientQuotasDelta(base.client_quotas, in_place=in_place)
+        self._in_place = in_place
+        self._features: FeaturesDelta | None = None
+        self._cluster: ClusterDelta | None = None
+        self._topics: TopicsDelta | None = None
+        self._configs: ConfigsDelta | None = None
+        self._client_quotas: ClientQuotasDelta | None = None
         self._next_producer_id = base.next_producer_id
-        self._acls = AclsDelta(base.acls, in_place=in_place)
-        self._scram = ScramDelta(base.scram, in_place=in_place)
+        self._acls: AclsDelta | None = None
+        self._scram: ScramDelta | None = None
+
+    # Most deltas change one part of the image: those of the others are not even made.
+
+    def _of_features(self) -> FeaturesDelta:
+        if self._features is None:
+            self._features = FeaturesDelta(self._base.features)
+        return self._features
+
+    def _of_cluster(self) -> ClusterDelta:
+        if self._cluster is None:
+            self._cluster = ClusterDelta(self._base.cluster)
+        return self._cluster
+
+    def _of_topics(self) -> TopicsDelta:
+        if self._topics is None:
+            self._topics = TopicsDelta(self._base.topics, in_place=self._in_place)
+        return self._topics
+
+    def _of_configs(self) -> ConfigsDelta:
+        if self._configs is None:
+            self._configs = ConfigsDelta(self._base.configs, in_place=self._in_place)
+        return self._configs
+
+    def _of_client_quotas(self) -> ClientQuotasDelta:
+        if self._client_quotas is None:
+            self._client_quotas = ClientQuotasDelta(self._base.client_quotas, in_place=self._in_place)
+        return self._client_quotas
+
+    def _of_acls(self) -> AclsDelta:
+        if self._acls is None:
+            self._acls = AclsDelta(self._base.acls, in_place=self._in_place)
+        return self._acls
+
+    def _of_scram(self) -> ScramDelta:
+        if self._scram is None:
+            self._scram = ScramDelta(self._base.scram, in_place=self._in_place)
+        return self._scram
 
     def replay(self, record: Message) -> None:
         """Take one committed record in. Transaction markers are the loader's business and never come here."""
         match record:
             case kinds.PartitionRecord():
-                self._topics.replay_partition(record)
+                self._of_topics().replay_partition(record)
             case kinds.PartitionChangeRecord():
-                self._topics.replay_partition_change(record)
+                self._of_topics().replay_partition_change(record)
             case kinds.TopicRecord():
-                self._topics.replay_topic(record)
+                self._of_topics().replay_topic(record)
             case kinds.RemoveTopicRecord():
-                self._configs.forget_topic(self._topics.replay_remove_topic(record))
+                self._of_configs().forget_topic(self._of_topics().replay_remove_topic(record))
             case kinds.ClearElrRecord():
-                self._topics.replay_clear_elr(record)
+                self._of_topics().replay_clear_elr(record)
             case kinds.ConfigRecord():
-                self._configs.replay(record)
+                self._of_configs().replay(record)
             case kinds.FeatureLevelRecord():
-                self._features.replay(record)
+                self._of_features().replay(record)
             case kinds.ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case kinds.NoOpRecord():
@@ -142,53 +194,54 @@ class Delta:
     def _replay_registration(self, record: Message) -> None:
         match record:
             case kinds.RegisterBrokerRecord():
-                self._cluster.replay_register_broker(record)
+                self._of_cluster().replay_register_broker(record)
             case kinds.BrokerRegistrationChangeRecord():
-                self._cluster.replay_registration_change(record)
+                self._of_cluster().replay_registration_change(record)
             case kinds.RegisterControllerRecord():
-                self._cluster.replay_register_controller(record)
+                self._of_cluster().replay_register_controller(record)
             case kinds.UnregisterBrokerRecord():
-                self._cluster.replay_unregister_broker(record)
+                self._of_cluster().replay_unregister_broker(record)
             case kinds.FenceBrokerRecord():
-                self._cluster.replay_fence(record)
+                self._of_cluster().replay_fence(record)
             case kinds.UnfenceBrokerRecord():
-                self._cluster.replay_unfence(record)
+                self._of_cluster().replay_unfence(record)
             case _:
                 self._replay_security(record)
 
     def _replay_security(self, record: Message) -> None:
         match record:
             case kinds.ClientQuotaRecord():
-                self._client_quotas.replay(record)
+                self._of_client_quotas().replay(record)
             case kinds.AccessControlEntryRecord():
-                self._acls.replay(record)
+                self._of_acls().replay(record)
             case kinds.RemoveAccessControlEntryRecord():
-                self._acls.replay_remove(record)
+                self._of_acls().replay_remove(record)
             case kinds.UserScramCredentialRecord():
-                self._scram.replay(record)
+                self._of_scram().replay(record)
             case kinds.RemoveUserScramCredentialRecord():
-                self._scram.replay_remove(record)
+                self._of_scram().replay_remove(record)
             case _:
                 raise UnknownRecord(f"this node does not support the metadata record {type(record).__name__}")
 
     def apply(self, provenance: Provenance) -> tuple[Image, Changes]:
         """The next image, and what is different in it."""
-        topics, topic_changes = self._topics.apply()
-        cluster = self._cluster.apply()
+        base = self._base
+        topics, topic_changes = (base.topics, NO_CHANGES.topics) if self._topics is None else self._topics.apply()
+        cluster = base.cluster if self._cluster is None else self._cluster.apply()
         image = Image(
-            provenance=provenance,
-            features=self._features.apply(),
-            cluster=cluster,
-            topics=topics,
-            configs=self._configs.apply(),
-            client_quotas=self._client_quotas.apply(),
-            next_producer_id=self._next_producer_id,
-            acls=self._acls.apply(),
-            scram=self._scram.apply(),
+            provenance,
+            base.features if self._features is None else self._features.apply(),
+            cluster,
+            topics,
+            base.configs if self._configs is None else self._configs.apply(),
+            base.client_quotas if self._client_quotas is None else self._client_quotas.apply(),
+            self._next_producer_id,
+            base.acls if self._acls is None else self._acls.apply(),
+            base.scram if self._scram is None else self._scram.apply(),
         )
         changes = Changes(
-            topics=topic_changes,
-            configs=self._configs.changed_resources(),
-            brokers_changed=cluster is not self._base.cluster,
+            topic_changes,
+            () if self._configs is None else self._configs.changed_resources(),
+            cluster is not base.cluster,
         )
         return image, changes

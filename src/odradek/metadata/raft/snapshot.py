@@ -16,7 +16,7 @@ from odradek.metadata.raft.control_records import (
     voters_record,
 )
 from odradek.metadata.raft.voters import Voter
-from odradek.metadata.serde import decode_record, encode_record
+from odradek.metadata.serde import decode_batch, encode_record
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.messages.control_records import (
@@ -127,7 +127,7 @@ def read_snapshot(content: bytes) -> Snapshot:
             if not crc_matches(batch):
                 raise BadSnapshot("a batch does not match its checksum")
             if not read_header(batch).is_control:
-                records += [decode_record(record.value or b"") for record in decode_records(batch)]
+                records += decode_batch(batch)
                 continue
             for record in decode_records(batch):
                 match read_control_record(record):
