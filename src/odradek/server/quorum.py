@@ -467,19 +467,32 @@ class Quorum:
     # Following: what `MetadataFollower` has fetched.
 
     async def take_records(self, records: memoryview, high_watermark: int) -> None:
-        """Records from the leader, on the device before the next fetch says so. The caller has the turn.
-
-        That of a node that will never vote counts for nothing: what it loses with its power, it fetches again.
-        """
+        """Records from the leader, on the device before the next fetch says so. The caller has the turn."""
         if len(records):
-            for header, batch in self.log.append([bytearray(records)], self._world.clock.now_ms()):
-                if header.is_control:
-                    self._voters_in_log.note_batch(header, batch)
-                    self.raft.membership_changed()
+            self._append_fetched(records)
             if self.raft.may_vote:
                 await self.log.sync()
         self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
         await self.carry_out()
+
+    def take_unsynced(self, records: memoryview, high_watermark: int) -> None:
+        """The same on a node that will never vote, and on which nobody has the turn: nothing is waited for.
+
+        What such a node says to have counts for nothing, and what it loses with its power, it fetches again.
+        """
+        if self._append_fetched(records):
+            self._tell_leader()
+        self.take_nothing(high_watermark)
+
+    def _append_fetched(self, records: memoryview) -> bool:
+        """Whether voters may be others now."""
+        has_control = False
+        for header, batch in self.log.append([bytearray(records)], self._world.clock.now_ms()):
+            if header.is_control:
+                self._voters_in_log.note_batch(header, batch)
+                self.raft.membership_changed()
+                has_control = True
+        return has_control
 
     def take_nothing(self, high_watermark: int) -> None:
         """The leader has nothing new; nobody has the turn, so that nothing else is to be carried out."""

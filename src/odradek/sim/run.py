@@ -132,10 +132,12 @@ def _play(
         broken += checkers.check(history)
     for line in broken:
         cluster.trace.note("verdict", line)
+    acknowledged = _acknowledged(history)
+    history.events.clear()  # Else all these images would be found by the garbage collector only, at a far higher price.
     return Outcome(
         seed,
         tuple(broken),
-        _acknowledged(history),
+        acknowledged,
         cluster.loop.time(),
         cluster.loop.steps,
         cluster.internet.calls,
