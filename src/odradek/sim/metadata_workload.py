@@ -21,6 +21,9 @@ from odradek.sim.history import ChangeAnswered, ChangeSent, Fact, ProducerIdGive
 CHANGES_PER_CONNECTION = 6
 """After so many the client comes to another broker."""
 
+LONGEST_PAUSES_S = (0.2, 1.0, 4.0)
+"""Between two changes over one connection: some come in bursts, and some find the cluster with nothing else to do."""
+
 PATIENCE_MS = 30_000
 """How long a change may take when nothing goes wrong any more; requests may still wait for somebody who is gone."""
 
@@ -37,12 +40,11 @@ SETTINGS = {
 class MetadataClient:
     """One client. It knows what it was told, and never touches what another one made."""
 
-    def __init__(self, cluster: Cluster, name: str, brokers: Sequence[str], *, pause_s: float) -> None:
+    def __init__(self, cluster: Cluster, name: str, brokers: Sequence[str]) -> None:
         self.name = name
         self.changes = 0
         self._cluster = cluster
         self._brokers = list(brokers)
-        self._pause_s = pause_s
         self._draw: random.Random = cluster.draw(name)
         self._ports = Ports(
             cluster.client_network(name), cluster.clock, SimulatedEntropy(cluster.draw(f"{name} entropy"))
@@ -64,9 +66,10 @@ class MetadataClient:
         while True:
             self._draw.shuffle(self._brokers)
             client = Client(self._ports, {"bootstrap.servers": ",".join(self._brokers), "client.id": self.name})
+            longest_pause_s = self._draw.choice(LONGEST_PAUSES_S)
             async with client.admin(SETTINGS) as admin:
                 for _ in range(CHANGES_PER_CONNECTION):
-                    await asyncio.sleep(self._draw.random() * self._pause_s)
+                    await asyncio.sleep(self._draw.random() * longest_pause_s)
                     ((_, change),) = self._draw.choices(self._kinds, [weight for weight, _ in self._kinds])
                     await change(admin)
 

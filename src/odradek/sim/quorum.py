@@ -292,8 +292,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     for machine in cluster.machines.values():
         faults.start(machine)
     clients = [
-        MetadataClient(cluster, f"client-{number}", cluster.addresses(), pause_s=draw.choice((0.5, 1.0, 3.0)))
-        for number in range(draw.choice((1, 2)))
+        MetadataClient(cluster, f"client-{number}", cluster.addresses()) for number in range(draw.choice((1, 2)))
     ]
     working = [asyncio.create_task(client.run()) for client in clients]
     if cluster.shape.candidates:
@@ -301,7 +300,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         working.append(asyncio.create_task(changes.run()))
     await asyncio.sleep(draw.random() * 4)
     await faults.run(draw.randrange(3, 9), RUN_S)
-    checking = MetadataClient(cluster, "checking", cluster.addresses(), pause_s=0)
+    checking = MetadataClient(cluster, "checking", cluster.addresses())
     await settle(cluster, checking)
     left_s = SHORTEST_S - cluster.loop.time()
     if left_s > 0:
