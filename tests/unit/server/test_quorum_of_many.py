@@ -125,13 +125,15 @@ def test_who_may_become_a_voter_syncs_what_it_fetches_and_a_broker_fetches_it_ag
     rig.run(test)
 
 
-def test_a_follower_on_a_full_disk_waits_for_space() -> None:
+@pytest.mark.parametrize("may_vote", [False, True])
+def test_a_follower_on_a_full_disk_waits_for_space(may_vote: bool) -> None:
     rig = QuorumRig(3)
 
     async def test() -> None:
+        broker = rig.observer(100)
         leader = await rig.begun()
         await rig.agree()
-        full = next(seat for seat in rig.seats if seat is not leader)
+        full = next(seat for seat in rig.seats if seat is not leader) if may_vote else broker
         full.device.capacity = full.device.used
         for number in range(20):
             await rig.append(leader, setting(f"s{number}", "x" * 500))

@@ -205,6 +205,25 @@ def test_a_voter_that_has_moved_is_found_again() -> None:
     rig.run(test)
 
 
+def test_a_broker_that_fetches_by_routine_hears_of_new_voters() -> None:
+    rig = QuorumRig(1, static=False)
+
+    async def test() -> None:
+        leader = await begun(rig)
+        broker, newcomer = rig.observer(100), rig.observer(2, may_vote=True)
+        await broker.start()
+        await newcomer.start()
+        await rig.agree()
+        await rig.append(leader, setting("a"))
+        await rig.agree()
+        assert voters_of(broker) == [1]
+        assert (await rig.ask(leader, add_request(newcomer))).error_code == 0
+        await rig.agree()
+        assert voters_of(broker) == [1, 2]
+
+    rig.run(test)
+
+
 def test_who_leads_and_how_far_the_others_are() -> None:
     rig = QuorumRig(3, static=False)
 
