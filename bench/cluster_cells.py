@@ -1,17 +1,17 @@
-"""Measurements of three nodes: what losing one costs, what many partitions cost, what replication costs."""
+"""Measurements of clusters: what losing a node costs, what many partitions cost, what replication costs."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from bench import acknowledgements, controller_loss, replay, wire
+from bench import acknowledgements, controller_loss, scale_out, wire
 from bench.acknowledgements import Stream, flowing
 from bench.cells import Floor, Metrics, Rig, Shape
 from bench.clusters import (
+    LEADER_TIMEOUT_S,
     START_TIMEOUT_S,
     Cluster,
     hold,
@@ -20,35 +20,46 @@ from bench.clusters import (
     wait_for_leaders,
     wait_for_replicas,
 )
-from bench.cpu_share import held_to
 from bench.measure import cpu_seconds, memory_mib
 from bench.servers import Server
 
 MIN_IN_SYNC = {"min.insync.replicas": "2"}
 SETTLE_S = 3.0
-LEADER_TIMEOUT_S = 60.0
 WARM_UP_ROUNDS = 2
-SHARE_OF_A_CORE = 0.15
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a cluster is made of before a measurement begins; measurements of one setting share it."""
+    """What a cluster is made of before a measurement begins; measurements of one setting share it.
 
-    nodes: int = 3
+    Most need one cluster of a kind. Where several sizes are compared, there is one of each, and the kinds are measured
+    one after the other: more nodes than that at once would be in each other's way.
+    """
+
+    sizes: tuple[int, ...] = (3,)
     partitions: int = 0
     replicas: int = 1
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
 class Stage:
-    """A running cluster in its setting, and what it weighed before it had its partitions."""
+    """Running clusters of one kind in their setting, and what the nodes of the first weighed before they had its
+    partitions."""
 
-    cluster: Cluster
+    clusters: list[Cluster]
     rig: Rig
     topics: list[str]
     setting: Setting
     empty_mib: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.clusters[0]
+
+    @property
+    def kind(self) -> str:
+        return self.cluster.kind
 
 
 @dataclass(frozen=True)
@@ -65,16 +76,18 @@ class ClusterCell:
 
 def all_cells() -> list[ClusterCell]:
     """In the order of the report; cells of one setting stand together."""
-    return [*_metadata_cells(2_000), *_metadata_cells(10_000), *_replication_cells(), *_scale_out_cells()]
+    return [*_metadata_cells(2_000), *_metadata_cells(10_000), *_replication_cells(), _scale_out_cell()]
 
 
 def staged(kind: str, setting: Setting, rig: Rig, stack: ExitStack) -> Stage:
-    """A cluster of that kind with its partitions, until the stack is closed."""
-    cluster = stack.enter_context(new_cluster(kind, nodes=setting.nodes))
+    """Clusters of that kind, the first with its partitions, until the stack is closed."""
+    properties = dict(setting.properties)
+    clusters = [stack.enter_context(new_cluster(kind, nodes=size, properties=properties)) for size in setting.sizes]
+    cluster = clusters[0]
     time.sleep(SETTLE_S)
     empty = {server.seat.node_id: memory_mib(server.pid)[0] for server in cluster.servers}
     topics = cluster.create_topics(setting.partitions, replicas=setting.replicas) if setting.partitions else []
-    return Stage(cluster, rig, topics, setting, empty)
+    return Stage(clusters, rig, topics, setting, empty)
 
 
 def _metadata_cells(partitions: int) -> Iterator[ClusterCell]:
@@ -108,9 +121,10 @@ def _replication_cells() -> Iterator[ClusterCell]:
     yield ClusterCell("leaders-2000", many, _leaders_live_again, Floor("seconds", 1 / 3, ratio=True))
 
 
-def _scale_out_cells() -> Iterator[ClusterCell]:
-    for nodes in (1, 2, 3):
-        yield ClusterCell(f"scale-out-{nodes}", Setting(nodes=nodes), _scale_out, warm_up=WARM_UP_ROUNDS)
+def _scale_out_cell() -> ClusterCell:
+    """It has rounds of its own, so it is not repeated."""
+    setting = Setting(sizes=scale_out.SIZES, properties=tuple(scale_out.PROPERTIES.items()))
+    return ClusterCell("scale-out", setting, _scale_out, Floor("spread", 1.15, ratio=False), once=True)
 
 
 def _memory(stage: Stage) -> Metrics:
@@ -118,7 +132,7 @@ def _memory(stage: Stage) -> Metrics:
     grown = [memory_mib(server.pid)[0] - stage.empty_mib[server.seat.node_id] for server in stage.cluster.servers]
     resident = [memory_mib(server.pid)[0] for server in stage.cluster.servers]
     of_all = max(grown) * 1024 / stage.setting.partitions
-    hosted_share = stage.setting.replicas / stage.setting.nodes
+    hosted_share = stage.setting.replicas / len(stage.cluster.servers)
     return {"kib_per_partition": of_all, "kib_per_hosted": of_all / hosted_share, "rss_mib": max(resident)}
 
 
@@ -171,7 +185,7 @@ def _replicated(shape: Shape) -> Callable[[Stage], Metrics]:
             cluster.bootstrap, topic, records=records, size=shape.size, settings=shape.producer_settings()
         )
         spent = sum(cpu_seconds(server.pid) for server in servers) - before
-        _drop(stage, topic)
+        stage.cluster.drop_topic(topic)
         size_bytes = records * shape.size
         return {"cpu_s_per_gb": spent / (size_bytes / 1e9), "mb_per_s": size_bytes / produced.seconds / 1e6}
 
@@ -208,7 +222,7 @@ def _gap(
         leader.spawn()
         cluster.wait_until_whole()
         wait_for_replicas(leader, [topic], time.monotonic() + LEADER_TIMEOUT_S)
-        _drop(stage, topic)
+        stage.cluster.drop_topic(topic)
         return {"seconds": gap}
 
     return run
@@ -223,7 +237,7 @@ def _topic_led_by(stage: Stage, *, controller: bool) -> tuple[str, Server]:
             leader = wire.partition_states(connection, [topic])[topic, 0].leader
         if (leader == active) is controller:
             return topic, stage.cluster.server(leader)
-        _drop(stage, topic)
+        stage.cluster.drop_topic(topic)
     raise RuntimeError("no partition came to be led where it was wanted")
 
 
@@ -247,74 +261,13 @@ def _leaders_live_again(stage: Stage) -> Metrics:
 
 
 def _scale_out(stage: Stage) -> Metrics:
-    """The same frames to one, two or three brokers: CPU for all of it, and what they carry together.
-
-    Each broker is held to a share of a core, where that can be done, so that it has work waiting at all times: a broker
-    that the clients cannot keep busy reads less at a time and looks dearer.
-    """
-    servers = stage.cluster.servers
-    topic = _new_topic(stage, len(servers), replicas=1)
-    frames = {server: _frame(topic, partition) for server, partition in _led(stage, topic).items()}
-    requests = stage.rig.records(len(next(iter(frames.values()))), 100)
-    _send_side_by_side(frames, requests // 4)
-    with held_to(SHARE_OF_A_CORE, [server.pid for server in servers]) as held:
-        before = sum(cpu_seconds(server.pid) for server in servers)
-        seconds = _send_side_by_side(frames, requests)
-        spent = sum(cpu_seconds(server.pid) for server in servers) - before
-    size_bytes = sum(len(frame) for frame in frames.values()) * requests
-    _drop(stage, topic)
-    metrics = {"cpu_s_per_gb": spent / (size_bytes / 1e9)}
-    return {**metrics, "mb_per_s_held": size_bytes / seconds / 1e6} if held else metrics
-
-
-def _led(stage: Stage, topic: str) -> dict[Server, int]:
-    with wire.Connection(stage.cluster.servers[0].port) as connection:
-        states = wire.partition_states(connection, [topic])
-    return {stage.cluster.server(state.leader): partition for (_, partition), state in states.items()}
-
-
-def _frame(topic: str, partition: int) -> bytes:
-    batch = wire.record_batch([b"x" * 1000] * 64, timestamp_ms=int(time.time() * 1000))
-    return wire.frame(wire.PRODUCE, 7, 7, wire.produce_body(topic, [(partition, batch)], acks=1))
-
-
-def _send_side_by_side(frames: dict[Server, bytes], requests: int) -> float:
-    failures: list[BaseException] = []
-
-    def send(server: Server, frame: bytes) -> None:
-        try:
-            replay.produce(server.port, frame, requests=requests, in_flight=5)
-        except Exception as error:  # noqa: BLE001  (told to the thread that measures)
-            failures.append(error)
-
-    threads = [threading.Thread(target=send, args=pair) for pair in frames.items()]
-    started = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return time.monotonic() - started
+    return scale_out.measure(stage.clusters, stage.rig)
 
 
 def _new_topic(stage: Stage, partitions: int, *, replicas: int) -> str:
     name = stage.rig.name("cluster")
-    settings = MIN_IN_SYNC if replicas > 1 else {}
-    with wire.Connection(stage.cluster.servers[0].port, timeout_s=60) as connection:
-        error = wire.create_topic(connection, name, partitions, settings, replicas=replicas)
-    if error:
-        raise RuntimeError(f"CreateTopics answered error {error}")
-    deadline = time.monotonic() + LEADER_TIMEOUT_S
-    wait_for_leaders(stage.cluster.servers, [name], partitions=partitions, deadline=deadline)
-    for server in stage.cluster.servers:
-        wait_for_replicas(server, [name], deadline)
+    stage.cluster.create_topic(name, partitions, MIN_IN_SYNC if replicas > 1 else {}, replicas=replicas)
     return name
-
-
-def _drop(stage: Stage, topic: str) -> None:
-    with wire.Connection(stage.cluster.servers[0].port, timeout_s=60) as connection:
-        wire.delete_topic(connection, topic)
 
 
 def pick(cells: Sequence[ClusterCell], setting: Setting) -> list[ClusterCell]:

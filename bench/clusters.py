@@ -24,6 +24,7 @@ from bench.servers import OdradekServer, Seat, Server
 PARTITIONS_A_TOPIC = 1_000
 START_TIMEOUT_S = 240.0
 """Three JVMs on two cores that others use, too, take their time."""
+LEADER_TIMEOUT_S = 60.0
 POLL_S = 0.01
 
 
@@ -151,6 +152,24 @@ class Cluster:
                 return latest.leader
             time.sleep(POLL_S)
         raise RuntimeError("nobody leads the quorum")
+
+    def create_topic(
+        self, name: str, partitions: int, settings: dict[str, str] | None = None, *, replicas: int
+    ) -> None:
+        """A topic whose partitions all answer at their leaders, every replica in sync."""
+        with wire.Connection(self.brokers[0].port, timeout_s=60) as connection:
+            error = wire.create_topic(connection, name, partitions, settings, replicas=replicas)
+        if error:
+            raise RuntimeError(f"CreateTopics answered error {error}")
+        deadline = time.monotonic() + LEADER_TIMEOUT_S
+        wait_for_leaders(self.brokers, [name], partitions=partitions, deadline=deadline)
+        for server in self.brokers:
+            wait_for_replicas(server, [name], deadline)
+
+    def drop_topic(self, name: str) -> None:
+        """Its files go when the brokers find the time."""
+        with wire.Connection(self.brokers[0].port, timeout_s=60) as connection:
+            wire.delete_topic(connection, name)
 
     def create_topics(self, partitions: int, *, replicas: int = 1, prefix: str = "many") -> list[str]:
         """Topics that have that many partitions together, each of which answers at its leader."""

@@ -5,8 +5,10 @@ The client's own cost nearly vanishes, so this is the purest measurement of what
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
+from collections.abc import Iterable, Iterator
 
 from bench import wire
 
@@ -17,14 +19,14 @@ def produce(port: int, frame: bytes, *, requests: int, in_flight: int) -> float:
     """Send one Produce frame that many times with at most `in_flight` unanswered; the seconds it took."""
     with wire.Connection(port) as connection:
         started = time.monotonic()
-        connection.socket.sendall(frame)
-        answer = connection.receive_frame()
-        errors = [error for _, error, _ in wire.produce_errors(_body(answer))]
-        if any(errors):
-            raise RuntimeError(f"Produce answered errors {errors}")
-        answer_size = len(answer) + 4
-        _replay(connection, frame, answer_size=answer_size, requests=requests - 1, in_flight=in_flight)
+        _produce(connection, frame, range(requests), in_flight=in_flight)
         return time.monotonic() - started
+
+
+def produce_for(port: int, frame: bytes, *, seconds: float, in_flight: int) -> int:
+    """Send one Produce frame again and again until the time is over; how often, all of them answered."""
+    with wire.Connection(port) as connection:
+        return _produce(connection, frame, _until(time.monotonic() + seconds), in_flight=in_flight)
 
 
 def produce_frame(topic: str, batch: bytes, *, partitions: int, acks: int = 1) -> bytes:
@@ -81,16 +83,35 @@ def fetch(port: int, topic: str, offsets: list[int], *, max_bytes: int, passes: 
         return received, time.monotonic() - started
 
 
-def _replay(connection: wire.Connection, frame: bytes, *, answer_size: int, requests: int, in_flight: int) -> None:
+def _until(deadline: float) -> Iterator[None]:
+    while time.monotonic() < deadline:
+        yield
+
+
+def _produce(connection: wire.Connection, frame: bytes, wanted: Iterable[object], *, in_flight: int) -> int:
+    """Send the frame once for each of the wanted, and see all of them answered; how many they were."""
+    connection.socket.sendall(frame)
+    answer = connection.receive_frame()
+    errors = [error for _, error, _ in wire.produce_errors(_body(answer))]
+    if any(errors):
+        raise RuntimeError(f"Produce answered errors {errors}")
+    rest = itertools.islice(wanted, 1, None)
+    return 1 + _replay(connection, frame, rest, answer_size=len(answer) + 4, in_flight=in_flight)
+
+
+def _replay(
+    connection: wire.Connection, frame: bytes, wanted: Iterator[object], *, answer_size: int, in_flight: int
+) -> int:
     # Answers to equal requests are equally long (base offsets are fixed-size), so counting bytes counts answers.
     buffer = memoryview(bytearray(answer_size * max(in_flight, REQUESTS_PER_PIECE)))
     sent, received_bytes = 0, 0
-    while received_bytes < requests * answer_size:
-        answered = received_bytes // answer_size
-        room = min(in_flight - (sent - answered), requests - sent)
-        for _ in range(room):
+    while True:
+        room = in_flight - (sent - received_bytes // answer_size)
+        for _ in itertools.islice(wanted, room):
             connection.socket.sendall(frame)
-        sent += room
+            sent += 1
+        if received_bytes == sent * answer_size:
+            return sent
         count = connection.socket.recv_into(buffer)
         if count == 0:
             raise wire.ConnectionClosed

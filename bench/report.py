@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench import scale_out
 from bench.cells import Cell, Metrics
 from bench.cluster_cells import ClusterCell
 from bench.measure import machine, median, today
@@ -31,7 +32,13 @@ UNITS = {
     "all_live_s": "s until all partitions answer",
     "kib_per_partition": "KiB a partition",
     "kib_per_hosted": "KiB a partition hosted",
-    "mb_per_s_held": "MB/s held to a share of a core",
+    "cpu_s_per_gb_1": "s/GB at 1 broker",
+    "cpu_s_per_gb_2": "s/GB at 2",
+    "cpu_s_per_gb_3": "s/GB at 3",
+    "spread": "times between the dearest and the cheapest",
+    "mb_per_s_held_1": "MB/s of 1 held to a share of a core",
+    "mb_per_s_held_2": "MB/s of 2",
+    "mb_per_s_held_3": "MB/s of 3",
 }
 
 
@@ -124,8 +131,9 @@ def cluster_part(outcomes: Sequence[Outcome], *, command: str, repetitions: int,
 
 `{command}` on {today()}, {seconds / 60:.0f} minutes, medians of {repetitions} repetitions a cell, one where it says so.
 
-{machine()}. Three nodes of each kind, `process.roles=broker,controller`, their defaults; Apache Kafka 4.3.1 with
-`-Xms512M -Xmx1G -XX:+UseG1GC` a node. {verdicts.count("PASS")} floors met, {verdicts.count("FAIL")} missed.
+{machine()}. Three nodes of each kind where nothing else is said,
+`process.roles=broker,controller`, their defaults; Apache Kafka 4.3.1 with `-Xms512M -Xmx1G -XX:+UseG1GC` a node.
+{verdicts.count("PASS")} floors met, {verdicts.count("FAIL")} missed.
 
 {CLUSTER_NOTES}
 
@@ -159,7 +167,7 @@ def _parts(text: str) -> dict[str, str]:
     return found
 
 
-CLUSTER_NOTES = """`controller-kill` and `controller-hold` are kill -9 and SIGSTOP of the active controller: seconds
+CLUSTER_NOTES = f"""`controller-kill` and `controller-hold` are kill -9 and SIGSTOP of the active controller: seconds
 until one of the two other nodes has answered an IncrementalAlterConfigs, both being asked every 50 ms. What they went
 to is read from the voters' `quorum-state` files: to notice (a file changes), to elect (a file names another leader),
 to answer. Partitions have one replica there, spread over all nodes. `memory` is the growth of the largest node's
@@ -169,8 +177,12 @@ until every partition of the cluster answers ListOffsets. `replicated` is acks=a
 min.insync.replicas=2, the CPU of all nodes. `gap` is the longest time between two acknowledgements in a stream of
 acks=all records when the leader is lost; without `rdkafka` the client tries again at once, so that only the cluster's
 own part is left. `leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a survivor.
-`scale-out` sends the same frames (64 KB batches, one replica) to 1, 2 and 3 brokers, each of which may use 15 % of a
-core, so that the clients always keep it busy."""
+`scale-out` sends the same frames (16 KB batches, one replica) to clusters of 1, 2 and 3 brokers, which stand side by
+side and take turns, in changing order, while the others stand still: medians of {scale_out.ROUNDS} rounds of
+{scale_out.TURN_S:g} seconds (times --scale) each. A broker may use {scale_out.SHARE_OF_A_CORE:.0%} of a core, so that
+the clients always keep it busy. How far the dearest GB is from the cheapest is told from costs relative to the mean of
+their round, because the machine is not equally fast in all of them. Sessions of brokers do not expire there, and files
+of deleted topics go at once, so that every turn finds the same memory free."""
 
 
 def _cluster_section(name: str) -> str:

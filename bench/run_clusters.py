@@ -1,4 +1,4 @@
-"""Measure three nodes of Odradek beside three nodes of Apache Kafka.
+"""Measure clusters of Odradek beside clusters of Apache Kafka.
 
 python -m bench.run_clusters                                   everything, into the part of bench/RESULTS.md on clusters
 python -m bench.run_clusters --server odradek --cell 'gap-*'   some cells, one kind, printed only
@@ -54,28 +54,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure_in(
     setting: Setting, cells: Sequence[ClusterCell], rig: Rig, kinds: Sequence[str], repetitions: int
 ) -> list[Outcome]:
-    """Both clusters stand side by side and take turns."""
-    with ExitStack() as stack:
-        stages = [staged(kind, setting, rig, stack) for kind in kinds]
-        say(f"{setting}: running")
-        return [_measure(cell, stages, repetitions) for cell in cells]
+    """The kinds stand side by side and take turns, unless there are several clusters of each."""
+    outcomes = [Outcome(cell) for cell in cells]
+    together = [kinds] if len(setting.sizes) == 1 else [[kind] for kind in kinds]
+    for some in together:
+        with ExitStack() as stack:
+            stages = [staged(kind, setting, rig, stack) for kind in some]
+            say(f"{setting}: running")
+            for cell, outcome in zip(cells, outcomes, strict=True):
+                _measure(cell, outcome, stages, repetitions)
+    return outcomes
 
 
-def _measure(cell: ClusterCell, stages: Sequence[Stage], repetitions: int) -> Outcome:
-    outcome = Outcome(cell)
+def _measure(cell: ClusterCell, outcome: Outcome, stages: Sequence[Stage], repetitions: int) -> None:
     for stage in stages:
         # Only a JVM gets better at it.
-        for _ in range(cell.warm_up if stage.cluster.kind == "kafka" else min(cell.warm_up, 1)):
+        for _ in range(cell.warm_up if stage.kind == "kafka" else min(cell.warm_up, 1)):
             cell.run(stage)
     for number in range(1 if cell.once else repetitions):
         for stage in stages if number % 2 == 0 else reversed(stages):
             try:
-                outcome.runs.setdefault(stage.cluster.kind, []).append(cell.run(stage))
+                outcome.runs.setdefault(stage.kind, []).append(cell.run(stage))
             except RuntimeError as failure:
                 # A row with a gap says more than no page at all.
-                say(f"{cell.name} failed on {stage.cluster.kind}: {failure}")
+                say(f"{cell.name} failed on {stage.kind}: {failure}")
     say(f"{table([outcome]).splitlines()[-1]}")
-    return outcome
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
