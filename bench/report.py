@@ -180,9 +180,9 @@ own part is left. `leaders-2000` ends when every one of 2,000 partitions of thre
 `scale-out` sends the same frames (16 KB batches, one replica) to clusters of 1, 2 and 3 brokers, which stand side by
 side and take turns, in changing order, while the others stand still: medians of {scale_out.ROUNDS} rounds of
 {scale_out.TURN_S:g} seconds (times --scale) each. A broker may use {scale_out.SHARE_OF_A_CORE * 100:g} % of a core,
-so that the clients always keep it busy. How far the dearest GB is from the cheapest is told from costs relative to the mean of
-their round, because the machine is not equally fast in all of them. Sessions of brokers do not expire there, and files
-of deleted topics go at once, so that every turn finds the same memory free."""
+so that the clients always keep it busy. How far the dearest GB is from the cheapest is told from costs relative to the
+mean of their round, because the machine is not equally fast in all of them. Sessions of brokers do not expire there,
+and files of deleted topics go at once, so that every turn finds the same memory free."""
 
 
 def _cluster_section(name: str) -> str:
