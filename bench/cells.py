@@ -30,6 +30,8 @@ class Floor:
     limit: float
     ratio: bool
     goal: float | None = None
+    compared: str = ""
+    """Which number the reader sees beside Kafka's, where it is not the one that is limited."""
 
     def words(self) -> str:
         return f"{self.metric} at most {self.limit:g}{' of Kafka' if self.ratio else ''}"

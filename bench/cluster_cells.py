@@ -124,7 +124,8 @@ def _replication_cells() -> Iterator[ClusterCell]:
 def _scale_out_cell() -> ClusterCell:
     """It has rounds of its own, so it is not repeated."""
     setting = Setting(sizes=scale_out.SIZES, properties=tuple(scale_out.PROPERTIES.items()))
-    return ClusterCell("scale-out", setting, _scale_out, Floor("spread", 1.15, ratio=False), once=True)
+    floor = Floor("spread", 1.15, ratio=False, compared=f"cpu_s_per_gb_{scale_out.SIZES[-1]}")
+    return ClusterCell("scale-out", setting, _scale_out, floor, once=True)
 
 
 def _memory(stage: Stage) -> Metrics:

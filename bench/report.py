@@ -63,11 +63,11 @@ class Outcome:
         return "" if holds is None else "PASS" if holds else "FAIL"
 
     def ratio(self) -> str:
-        """Odradek's number over Kafka's, in the metric the floor is about."""
+        """Odradek's number over Kafka's, in the metric the floor is about, or in the one it says."""
         odradek, kafka = self.middle("odradek"), self.middle("kafka")
         if self.cell.floor is None or odradek is None or kafka is None:
             return ""
-        metric = self.cell.floor.metric
+        metric = self.cell.floor.compared or self.cell.floor.metric
         return f"{odradek[metric] / kafka[metric]:.2f}" if kafka[metric] else ""
 
 
