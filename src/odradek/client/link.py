@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from odradek import __version__
 from odradek.client.connection import Connection
-from odradek.client.errors import check
 from odradek.client.settings import Settings
+from odradek.client.versions import connect
 from odradek.ports import Clock, Entropy, Network
-from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-SOFTWARE = {"client_software_name": "odradek", "client_software_version": __version__}
-"""What brokers see in their metrics of who is connected (KIP-511)."""
 
 
 class Ports(Protocol):
@@ -81,29 +75,14 @@ class Link:
             wait_ms -= self._ports.clock.monotonic_ms() - self._failed_ms
             if wait_ms > 0:
                 await asyncio.sleep(wait_ms / 1000)
-        connection = await Connection.open(
+        return await connect(
             self._ports.network,
             host=self._host,
             port=self._port,
             client_id=self._settings.text("client.id"),
-            timeout_ms=self._settings.number("socket.connection.setup.timeout.ms"),
+            connect_timeout_ms=self._settings.number("socket.connection.setup.timeout.ms"),
+            answer_timeout_ms=self._settings.number("request.timeout.ms"),
         )
-        try:
-            connection.versions = await self._learn_versions(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _learn_versions(self, connection: Connection) -> dict[int, tuple[int, int]]:
-        request = ApiVersionsRequest(**SOFTWARE)
-        timeout_ms = self._settings.number("request.timeout.ms")
-        version = request.max_stable_version
-        response = await connection.ask(request, ApiVersionsResponse, version, timeout_ms=timeout_ms)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)
-        check(response.error_code)
-        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
 def backoff_ms(settings: Settings, what: str, tries: int, entropy: Entropy) -> int:

@@ -11,14 +11,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from odradek import __version__
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError, ConnectionLost
+from odradek.client.versions import connect
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 CONNECT_TIMEOUT_MS = 5_000
 FIRST_PAUSE_MS = 20
@@ -138,18 +137,11 @@ class ControllerChannel:
             task.result().close()
 
     async def _open(self, address: Address) -> Connection:
-        host, port = address
-        connection = await Connection.open(
-            self._world.network, host=host, port=port, client_id=self._client_id, timeout_ms=CONNECT_TIMEOUT_MS
+        return await connect(
+            self._world.network,
+            host=address[0],
+            port=address[1],
+            client_id=self._client_id,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            answer_timeout_ms=self._answer_timeout_ms,
         )
-        try:
-            request = ApiVersionsRequest(client_software_name="odradek", client_software_version=__version__)
-            version = request.max_stable_version
-            told = await connection.ask(request, ApiVersionsResponse, version, timeout_ms=self._answer_timeout_ms)
-            if told.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                told = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=self._answer_timeout_ms)
-        except BaseException:
-            connection.close()
-            raise
-        connection.versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
-        return connection

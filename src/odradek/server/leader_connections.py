@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek import __version__
 from odradek.client.connection import Connection
 from odradek.client.errors import ConnectionLost
+from odradek.client.versions import connect
 from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -48,26 +47,14 @@ class LeaderConnections:
         address = self._fetchers.address_of(self._leader_id)
         if address is None:
             raise ConnectionLost("its address is not known")
-        connection = await Connection.open(
+        return await connect(
             self._fetchers.world.network,
             host=address[0],
             port=address[1],
             client_id=f"broker-{self._fetchers.node_id}-fetcher-0",
-            timeout_ms=CONNECT_TIMEOUT_MS,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            answer_timeout_ms=self._fetchers.config.replica_socket_timeout_ms,
         )
-        try:
-            request = ApiVersionsRequest(client_software_name="odradek", client_software_version=__version__)
-            told = await connection.ask(
-                request,
-                ApiVersionsResponse,
-                request.max_stable_version,
-                timeout_ms=self._fetchers.config.replica_socket_timeout_ms,
-            )
-        except BaseException:
-            connection.close()
-            raise
-        connection.versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
-        return connection
 
     async def list_offset(self, hosted: Hosted, timestamp: int, leader_epoch: LeaderEpoch) -> Offset:
         """Where the leader's log begins or ends (EARLIEST, LATEST); KafkaError or ClientError if it does not say."""

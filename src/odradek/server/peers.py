@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from odradek import __version__
 from odradek.client.connection import Connection
 from odradek.client.errors import ConnectionLost
+from odradek.client.versions import connect
 from odradek.ports import Network
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -42,14 +40,14 @@ class Peers:
         if connection is not None:
             return connection
         host, port = address
-        connection = await Connection.open(
-            self._network, host=host, port=port, client_id=self.client_id, timeout_ms=timeout_ms
+        connection = await connect(
+            self._network,
+            host=host,
+            port=port,
+            client_id=self.client_id,
+            connect_timeout_ms=timeout_ms,
+            answer_timeout_ms=timeout_ms,
         )
-        try:
-            connection.versions = await _learn_versions(connection, timeout_ms)
-        except BaseException:
-            connection.close()
-            raise
         older = self._connections.get(address)
         if older is not None:
             older.close()
@@ -74,13 +72,3 @@ def version_for(connection: Connection, request: type[Message]) -> int:
     if served is None or served[1] < request.min_version:
         raise UnsupportedByPeer(f"the peer does not serve {request.__name__}")
     return min(served[1], request.max_stable_version)
-
-
-async def _learn_versions(connection: Connection, timeout_ms: int) -> dict[int, tuple[int, int]]:
-    request = ApiVersionsRequest(client_software_name="odradek", client_software_version=__version__)
-    response = await connection.ask(request, ApiVersionsResponse, request.max_stable_version, timeout_ms=timeout_ms)
-    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)
-    if response.error_code:
-        raise ConnectionLost(f"ApiVersions was answered with {response.error_code}")
-    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
 from odradek.client.errors import check
-from odradek.client.link import SOFTWARE
+from odradek.client.versions import SOFTWARE
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
