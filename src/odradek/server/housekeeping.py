@@ -1,4 +1,5 @@
-"""What a broker does now and then: retention, checkpoints, flushes that are due, and forgetting silent producers."""
+"""What a broker does now and then: retention, removing what was deleted, checkpoints, flushes that are due, and
+forgetting silent producers."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from odradek.server.replicas import Replicas
 
 SEALED_FLUSH_MS = 5_000
 """Kafka syncs a segment soon after it was rolled; without that the recovery point would never move."""
+
+SOONEST_REMOVAL_MS = 5_000
+"""Between two looks for deleted files whose time has come, however short `log.segment.delete.delay.ms` is."""
 
 LONGEST_WAIT_MS = 86_400_000
 """An interval of centuries (Kafka's way to say never) is no sleep that a timer can take."""
@@ -32,6 +36,8 @@ class Housekeeping:
         delay_ms = config.log_initial_task_delay_ms
         self._every(config.replica_lag_time_max_ms // 2, self._replicas.check_isrs, 0)
         self._every(config.log_retention_check_interval_ms, chores.retain, delay_ms)
+        removal_ms = max(config.log_segment_delete_delay_ms, SOONEST_REMOVAL_MS)
+        self._every(min(removal_ms, config.log_retention_check_interval_ms), chores.remove_deleted, delay_ms)
         self._every(config.replica_high_watermark_checkpoint_interval_ms, chores.checkpoint_high_watermarks, 0)
         self._every(config.log_flush_offset_checkpoint_interval_ms, chores.checkpoint_recovery_points, delay_ms)
         self._every(config.log_flush_start_offset_checkpoint_interval_ms, chores.checkpoint_log_starts, delay_ms)

@@ -18,7 +18,7 @@ class LogChores:
         self._replicas = replicas
 
     async def retain(self) -> None:
-        """Let old segments go and remove the files of those that went long enough ago."""
+        """Let old segments go; their files stay for those who still read them."""
         now_ms = self._clock.now_ms()
         for hosted in list(self._replicas):
             partition_log = hosted.partition.log
@@ -26,11 +26,19 @@ class LogChores:
             try:
                 partition_log.maybe_roll(now_ms)
                 partition_log.apply_retention(now_ms)
-                partition_log.purge_deleted(now_ms)
             except OSError as failure:
                 self._replicas.directory_error(hosted.directory, failure)
             if partition_log.log_start_offset != before:
                 hosted.tell_all(0)
+
+    async def remove_deleted(self) -> None:
+        """Remove the files of segments and topics that went long enough ago."""
+        now_ms = self._clock.now_ms()
+        for hosted in list(self._replicas):
+            try:
+                hosted.partition.log.purge_deleted(now_ms)
+            except OSError as failure:
+                self._replicas.directory_error(hosted.directory, failure)
         for directory in self._replicas.directories:
             if directory.online:
                 try:

@@ -139,6 +139,39 @@ def test_files_that_cannot_be_removed_take_their_directory_offline(monkeypatch: 
     rig.run(test)
 
 
+def test_files_of_what_was_deleted_go_soon_after_their_delay_and_not_with_the_next_retention() -> None:
+    rig = Rig(properties={"log.segment.delete.delay.ms": "60000"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t")
+        (cut,) = await rig.create_topic("cut", 1, {"segment.bytes": str(1024 * 1024)})
+        client = rig.connect()
+        for _ in range(2):
+            await client.ask(produce("cut", b"x" * 900_000), 9)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=1)
+        await client.ask(deletion, 6)
+        rig.node.replicas.delete_records(cut, Offset(1))
+        cut.partition.log.apply_retention(rig.clock.now_ms())
+
+        def deleted() -> list[str]:
+            listed = rig.world.disk.list
+            return [
+                name
+                for name in (*listed("/data"), *listed(cut.partition.log.directory))
+                if name.endswith(("-delete", ".deleted"))
+            ]
+
+        await asyncio.sleep(59)
+        there = deleted()
+        assert any(name.endswith("-delete") for name in there)
+        assert any(name.endswith(".log.deleted") for name in there)
+        await asyncio.sleep(62 + rig.node.config.log_initial_task_delay_ms / 1000)
+        assert deleted() == []
+        assert hosted.directory.online
+
+    rig.run(test)
+
+
 def test_a_chore_that_breaks_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
     failures: list[BaseException] = []
