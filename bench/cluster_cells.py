@@ -21,7 +21,7 @@ from bench.clusters import (
     wait_for_replicas,
 )
 from bench.measure import cpu_seconds, memory_mib
-from bench.servers import Server
+from bench.servers import FILES_GO_SOON, Server
 
 MIN_IN_SYNC = {"min.insync.replicas": "2"}
 SETTLE_S = 3.0
@@ -39,7 +39,7 @@ class Setting:
     sizes: tuple[int, ...] = (3,)
     partitions: int = 0
     replicas: int = 1
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...] = tuple(FILES_GO_SOON.items())
 
 
 @dataclass

@@ -23,7 +23,7 @@ if str(ROOT) not in sys.path:  # so that `python bench/run.py` works too
 from bench.cells import Cell, Rig, all_cells  # noqa: E402
 from bench.command import chosen, option_parser, say  # noqa: E402
 from bench.report import Outcome, page, table, with_other_parts_of  # noqa: E402
-from bench.servers import OdradekServer, Server  # noqa: E402
+from bench.servers import FILES_GO_SOON, OdradekServer, Server  # noqa: E402
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 WARM_UP_CELLS = (
@@ -34,9 +34,6 @@ WARM_UP_CELLS = (
     "consume-1KiB-6p-default",
 )
 WARM_UP_ROUNDS = 3
-
-# Topics of a measurement are deleted after it; their files should go soon, not in a minute.
-PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,11 +88,11 @@ def warm_up(rig: Rig, servers: Sequence[Server]) -> None:
 
 def _server(kind: str) -> Server:
     if kind == "odradek":
-        return OdradekServer(properties=PROPERTIES)
+        return OdradekServer(properties=FILES_GO_SOON)
     # Imported here, so that Odradek alone can be measured where there is no Java.
     from bench.apache_kafka import ApacheKafka
 
-    return ApacheKafka(properties=PROPERTIES)
+    return ApacheKafka(properties=FILES_GO_SOON)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
