@@ -133,14 +133,20 @@ class Connection:
     ) -> asyncio.Future[ResponseT]:
         """Send now; the answer, ConnectionLost or RequestTimedOut arrives in the future."""
         answer: asyncio.Future[ResponseT] = self._loop.create_future()
+        self.ask_for(answer, request, response, version, timeout_ms=timeout_ms)
+        return answer
+
+    def ask_for(
+        self, answer: Awaiting, request: Message, response: type[Message], version: int, *, timeout_ms: int
+    ) -> None:
+        """The same for somebody who is not a future, and is told by a plain call."""
         if self._failure is not None:
             answer.set_exception(ConnectionLost(str(self._failure)))
-            return answer
+            return
         deadline = self._loop.time() + timeout_ms / 1000
         self._pending.append(_Pending(self._send(request, version), response, version, answer, deadline))
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
-        return answer
 
     def ask_with(self, frame: Callable[[int], bytes], answer: Awaiting, *, timeout_ms: int) -> None:
         """Send the frame that is made for a correlation id; `answer` gets the frame that answers it, from there on."""

@@ -30,6 +30,7 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.replication import follower
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
+from odradek.server.fetch_answer import FetchAnswer
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.hosted import Hosted
 from odradek.server.leader_connections import EARLIEST, LATEST, LeaderConnections
@@ -171,25 +172,22 @@ class Fetcher:
             if not len(self._plan):
                 await self._rest(None)
                 continue
-            serial, full, request = self._next_request(connection)
-            answer = connection.ask(
-                request,
-                FetchResponse,
-                _fetch_version(connection),
-                timeout_ms=self._config.replica_socket_timeout_ms + request.max_wait_ms,
-            )
-            answer.add_done_callback(lambda _: self._nudge())
+            version = _fetch_version(connection)
+            serial, full, request = self._next_request(version)
+            answer = FetchAnswer(self._nudge)
+            timeout_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
+            connection.ask_for(answer, request, FetchResponse, version, timeout_ms=timeout_ms)
             while not answer.done() and not (self._plan.has_news() and not full):
                 await self._rest(None)
             if answer.done():
                 self._handle(answer.result(), serial, full=full)
                 self._failures = 0
             else:
-                answer.add_done_callback(partial(self._handle_late, serial))
+                answer.on_arrival = partial(asyncio.get_running_loop().call_soon, self._handle_late, serial, answer)
                 connection = await self._leader.connection(1)
                 self._leader.opened.reverse()
 
-    def _next_request(self, connection: Connection) -> tuple[int, bool, FetchRequest]:
+    def _next_request(self, version: int) -> tuple[int, bool, FetchRequest]:
         self._serial += 1
         config, me = self._config, self._fetchers.node_id
         epoch = self._replicas.surroundings.broker_epoch
@@ -207,7 +205,7 @@ class Fetcher:
             topics=[],
             forgotten_topics_data=_forgotten(planned.forgotten),
         )
-        if _fetch_version(connection) >= _REPLICA_STATE_VERSION:
+        if version >= _REPLICA_STATE_VERSION:
             request.replica_id = -1
         topics: dict[Uuid, FetchTopic] = {}
         for key in planned.mentioned:
@@ -237,9 +235,9 @@ class Fetcher:
 
     # Answers.
 
-    def _handle_late(self, serial: int, answer: asyncio.Future[FetchResponse]) -> None:
+    def _handle_late(self, serial: int, answer: FetchAnswer) -> None:
         """Of a request that was overtaken by another one."""
-        if answer.cancelled() or answer.exception() is not None or not self._leader.opened:
+        if answer.exception() is not None or not self._leader.opened:
             return
         try:
             self._handle(answer.result(), serial, full=False)
@@ -273,14 +271,16 @@ class Fetcher:
             self._try_later(followed, ErrorCode(data.error_code))
         else:
             try:
-                with self._replicas.minding_the_disk(followed.hosted):
-                    if data.diverging_epoch.epoch >= 0:
-                        told = data.diverging_epoch
-                        end = EpochEnd(LeaderEpoch(told.epoch), Offset(told.end_offset))
-                        self._cut(followed, lambda: follower.cut_diverged(followed.hosted.partition.log, end))
-                        self._want(followed)
-                    else:
-                        self._take(followed, data)
+                if data.diverging_epoch.epoch >= 0:
+                    told = data.diverging_epoch
+                    end = EpochEnd(LeaderEpoch(told.epoch), Offset(told.end_offset))
+                    self._cut(followed, lambda: follower.cut_diverged(followed.hosted.partition.log, end))
+                    self._want(followed)
+                else:
+                    self._take(followed, data)
+            except OSError as failure:
+                broken = self._replicas.storage_error(followed.hosted, failure)
+                self._try_later(followed, broken.code, broken.message)
             except KafkaError as refused:
                 self._try_later(followed, refused.code, refused.message)
             else:

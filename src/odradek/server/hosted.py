@@ -16,7 +16,7 @@ from odradek.storage.directories import LogDirectory
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.handlers.quick_produce_all import PromisedAck
+    from odradek.server.handlers.quick_produce_all import PartOfPromise, PromisedAck
 
 
 @value
@@ -90,7 +90,7 @@ class Hosted:
         """The fetch sessions of readers, which see up to the high watermark,"""
         self.followers: dict[WatchedPartition, None] = {}
         """and those of followers, which see all."""
-        self.unacknowledged: deque[PendingAck | PromisedAck] = deque()
+        self.unacknowledged: deque[PendingAck | PromisedAck | PartOfPromise] = deque()
         """Appends that wait for their replicas, in the order of their offsets."""
         self.deletions: dict[PendingDeletion, None] = {}
         """Requests that wait until all replicas have deleted what they were told to."""

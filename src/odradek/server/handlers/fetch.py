@@ -325,7 +325,13 @@ class Collector:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def has_cold_slices(self) -> bool:
-        return any(_is_cold(data) for data in self._found.values())
+        return any(_is_cold(data) for entry, data in self._found.items() if not self._reads_what_is_new(entry))
+
+    def _reads_what_is_new(self, entry: WatchedPartition) -> bool:
+        """Whether a follower in sync asks: what it lacks was appended moments ago, and is in memory."""
+        hosted = entry.hosted
+        leadership = None if hosted is None else hosted.partition.leadership
+        return leadership is not None and self._reader.replica_id in leadership.in_sync.committed
 
     async def warm(self, ctx: Context) -> None:
         """Let a worker read what would make the loop wait for the disk."""

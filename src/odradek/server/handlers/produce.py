@@ -25,11 +25,11 @@ from odradek.security.acl import Operation
 from odradek.server.acknowledgements import Acknowledgements, PendingAck
 from odradek.server.authorizer import topic_check
 from odradek.server.context import Context
-from odradek.server.handlers.quick_produce import accepted, is_transactional, refused
 from odradek.server.handlers.quick_produce_one import quick_produce_one
 from odradek.server.handlers.quick_produce_routine import produce_routine
 from odradek.server.hosted import Hosted
 from odradek.server.known_leaders import KnownLeaders
+from odradek.server.produce_answers import accepted, is_transactional, refused
 from odradek.server.routes import Role, serves
 
 ALL = -1

@@ -7,31 +7,22 @@ was done, and the declared messages and their handler take over; a test holds th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, TypeAlias
 
-from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
-from odradek.protocol.codec import encode
+from odradek.ids import Uuid
 from odradek.protocol.errors import KafkaError, MalformedFrame
-from odradek.protocol.frame import response_frame
-from odradek.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from odradek.protocol.primitives import decode_uvarint
-from odradek.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
-from odradek.server.routes import QuickHandler
-from odradek.storage.log import AppendInfo
+from odradek.server.handlers.quick_produce_all import append_several_for_all, leaders_elsewhere
+from odradek.server.produce_answers import Outcome, declared_answer, is_transactional
+from odradek.server.routes import QuickAnswer, QuickHandler
 
 if TYPE_CHECKING:
     from odradek.server.hosted import Hosted
     from odradek.server.node import Node
 
-Outcome: TypeAlias = AppendInfo | KafkaError
 Batches: TypeAlias = list[tuple[int, memoryview]]
 """Partition index and batch."""
 
@@ -39,7 +30,7 @@ MAX_PARTITIONS = 100
 """So many that counts fit into one byte, and few enough to prepare all of them before the first is appended."""
 
 _NO_ANSWER = b""
-_LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
+_LEADER_VERSION = 10
 _END_OF_TOPIC_AND_REQUEST = b"\0\0"
 """Neither has tagged fields."""
 
@@ -74,34 +65,6 @@ def quick_produce(version: int) -> QuickHandler:
     return _before_9(version)
 
 
-def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """What a partition answers that took nothing."""
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=NO_OFFSET,
-        log_append_time_ms=NO_TIMESTAMP,
-        log_start_offset=NO_OFFSET,
-        error_message=error.message,
-    )
-
-
-def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    """What a partition answers that has appended a batch."""
-    return PartitionProduceResponse(
-        index=index,
-        error_code=0,
-        base_offset=info.base_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-
-
-def is_transactional(batch: memoryview) -> bool:
-    """Whether a batch says that it belongs to a transaction."""
-    return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
-
-
 def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
     """Whether an append may have to wait, or be refused for what only the declared way looks at."""
     return (
@@ -112,9 +75,9 @@ def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
     )
 
 
-def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
     try:
-        transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
+        transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
         topic_id = Uuid(bytes(frame[position + 8 : position + 24]))
         batches = _batches(frame, position + 24)
     except (StructError, IndexError, MalformedFrame):
@@ -122,20 +85,25 @@ def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: i
     if transaction or topics != 2 or batches is None:
         return None
     find = node.replicas.find_by_id
-    outcomes = _append_all(node, [find(topic_id, index) for index, _ in batches], batches, acks)
-    if outcomes is None:
-        return None
-    if not acks:
-        return _NO_ANSWER
-    return _answer(correlation_id, topic_id, batches, outcomes) or declared_answer(
-        13, correlation_id, _by_index(batches, outcomes), topic_id=topic_id
-    )
+    hosts = [find(topic_id, index) for index, _ in batches]
+    indexes = [index for index, _ in batches]
+
+    def answer(outcomes: list[Outcome]) -> bytes:
+        return _answer(correlation_id, topic_id, indexes, outcomes) or declared_answer(
+            13,
+            correlation_id,
+            zip(indexes, outcomes, strict=True),
+            topic_id=topic_id,
+            leaders=leaders_elsewhere(node, hosts, outcomes),
+        )
+
+    return _appended(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
 
 
 def _by_name(version: int) -> QuickHandler:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
-            transaction, acks, _, topics = _REQUEST.unpack_from(frame, position)
+            transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
             name_end = position + 8 + frame[position + 8]
             sized_name = bytes(frame[position + 8 : name_end])
             batches = _batches(frame, name_end)
@@ -145,14 +113,19 @@ def _by_name(version: int) -> QuickHandler:
         if transaction or topics != 2 or batches is None or not 0 < sized_name[0] < 128:
             return None
         find = node.replicas.find
-        outcomes = _append_all(node, [find(topic, index) for index, _ in batches], batches, acks)
-        if outcomes is None:
-            return None
-        if not acks:
-            return _NO_ANSWER
-        return _answer(correlation_id, sized_name, batches, outcomes) or declared_answer(
-            version, correlation_id, _by_index(batches, outcomes), topic=topic
-        )
+        hosts = [find(topic, index) for index, _ in batches]
+        indexes = [index for index, _ in batches]
+
+        def answer(outcomes: list[Outcome]) -> bytes:
+            return _answer(correlation_id, sized_name, indexes, outcomes) or declared_answer(
+                version,
+                correlation_id,
+                zip(indexes, outcomes, strict=True),
+                topic=topic,
+                leaders=leaders_elsewhere(node, hosts, outcomes) if version >= _LEADER_VERSION else {},
+            )
+
+        return _appended(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
 
     return handle
 
@@ -184,7 +157,9 @@ def _before_9(version: int) -> QuickHandler:
         parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
         for (index, _), outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                return declared_answer(version, correlation_id, _by_index(batches, outcomes), topic=topic)
+                return declared_answer(
+                    version, correlation_id, zip([index for index, _ in batches], outcomes, strict=True), topic=topic
+                )
             start = (outcome.log_start_offset,) if says_log_start else ()
             parts.append(
                 partition_answer.pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, *start, *rest)
@@ -229,6 +204,22 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
     return batches if position == len(frame) else None
 
 
+def _appended(
+    node: Node,
+    hosts: list[Hosted | None],
+    batches: Batches,
+    *,
+    acks: int,
+    timeout_ms: int,
+    answer: Callable[[list[Outcome]], bytes],
+) -> QuickAnswer:
+    """What follows from the batches; the answer must not look at them any more, because it may have to wait."""
+    outcomes = _append_all(node, hosts, batches, acks)
+    if outcomes is None:
+        return append_several_for_all(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
+    return answer(outcomes) if acks else _NO_ANSWER
+
+
 def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: int) -> list[Outcome] | None:
     """Append each batch to its partition; None, and nothing done, if the declared way has to see to it."""
     for hosted, (_, batch) in zip(hosts, batches, strict=True):
@@ -250,42 +241,15 @@ def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: 
     return outcomes
 
 
-def _answer(correlation_id: int, topic: bytes, batches: Batches, outcomes: list[Outcome]) -> bytes | None:
+def _answer(correlation_id: int, topic: bytes, indexes: list[int], outcomes: list[Outcome]) -> bytes | None:
     """The answer of versions 9 and above if all went well; `topic` is its id, or its name with the size in front."""
-    count = len(batches)
+    count = len(indexes)
     size = _ANSWER.size - 4 + len(topic) + 1 + count * _ANSWER_PARTITION.size + len(_ANSWER_END)
     parts = [_ANSWER.pack(size, correlation_id, 0, 2), topic, _ONE_BYTE[count + 1]]
     pack = _ANSWER_PARTITION.pack
-    for (index, _), outcome in zip(batches, outcomes, strict=True):
+    for index, outcome in zip(indexes, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             return None
         parts.append(pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset, 1, 0, 0))
     parts.append(_ANSWER_END)
     return b"".join(parts)
-
-
-def declared_answer(
-    version: int,
-    correlation_id: int,
-    outcomes: Iterable[tuple[int, Outcome]],
-    *,
-    topic: str = "",
-    topic_id: Uuid = ZERO_UUID,
-    leader: LeaderIdAndEpoch | None = None,
-) -> bytes:
-    """Errors are rare enough for the declared messages; the outcomes come with their partitions' indexes."""
-    answers = [
-        refused(index, outcome) if isinstance(outcome, KafkaError) else accepted(index, outcome)
-        for index, outcome in outcomes
-    ]
-    if leader is not None:
-        answers[0].current_leader = leader
-    response = ProduceResponse(
-        responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=answers)]
-    )
-    frame = response_frame(correlation_id, [encode(response, version)], header_version=1 if version >= 9 else 0)
-    return b"".join(part for part in frame if isinstance(part, bytes))
-
-
-def _by_index(batches: Batches, outcomes: list[Outcome]) -> list[tuple[int, Outcome]]:
-    return [(index, outcome) for (index, _), outcome in zip(batches, outcomes, strict=True)]

@@ -1,4 +1,4 @@
-"""Produce of one batch with acks=all to a partition with followers: answered once they have it, without a task."""
+"""Produce with acks=all to partitions with followers: answered once these have it, without a task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.server.handlers.quick_produce import is_transactional
+from odradek.protocol.messages.produce import LeaderIdAndEpoch
+from odradek.server.known_leaders import KnownLeaders
+from odradek.server.produce_answers import Outcome, is_transactional
 from odradek.server.promise import Promise
 from odradek.storage.log import AppendInfo
 
@@ -51,13 +53,7 @@ def append_for_all(
     refuse: Callable[[KafkaError], bytes],
 ) -> bytes | Promise[ErrorCode] | None:
     """Append, and promise the answer; None, and nothing done, if the declared way has to see to it."""
-    if (
-        acks != ALL
-        or hosted.partition.leadership is None
-        or hosted.is_internal
-        or hosted.partition.log.flushes_on_append
-        or is_transactional(batch)
-    ):
+    if acks != ALL or not _may_be_promised(hosted, batch):
         return None
     try:
         info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms(), for_all=True)
@@ -82,3 +78,124 @@ def _frame(promise: Promise[ErrorCode], _: int) -> bytes:
     answer, refuse = promise.asked
     outcome = promise.result()
     return refuse(KafkaError(outcome)) if outcome else answer
+
+
+def _may_be_promised(hosted: Hosted, batch: memoryview) -> bool:
+    return not (
+        hosted.partition.leadership is None
+        or hosted.is_internal
+        or hosted.partition.log.flushes_on_append
+        or is_transactional(batch)
+    )
+
+
+class PartOfPromise:
+    """One append of several that are answered together."""
+
+    __slots__ = ("_all", "_number", "_settled", "end_offset")
+
+    def __init__(self, all_of_them: SeveralAcks, number: int, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self._all = all_of_them
+        self._number = number
+        self._settled = False
+
+    def settle(self, outcome: ErrorCode) -> None:
+        if not self._settled:
+            self._settled = True
+            self._all.settled(self._number, outcome)
+
+
+class SeveralAcks:
+    """The appends of one request that wait for their replicas, and what came of those that do not."""
+
+    __slots__ = ("_open", "_outcomes", "_parts", "promise")
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.promise: Promise[list[Outcome]] = Promise()
+        self._outcomes = outcomes
+        self._parts: list[PartOfPromise] = []
+        self._open = 0
+
+    def expect(self, hosted: Hosted, number: int) -> None:
+        """Wait for the replicas of that append, unless it was refused, or they have it already."""
+        info = self._outcomes[number]
+        if isinstance(info, KafkaError):
+            return
+        end_offset = info.last_offset + 1
+        outcome = hosted.partition.outcome(end_offset)
+        if outcome is None:
+            part = PartOfPromise(self, number, end_offset)
+            self._parts.append(part)
+            self._open += 1
+            hosted.unacknowledged.append(part)
+        elif outcome:
+            self._outcomes[number] = KafkaError(outcome)
+
+    def settled(self, number: int, outcome: ErrorCode) -> None:
+        if outcome:
+            self._outcomes[number] = KafkaError(outcome)
+        self._open -= 1
+        if not self._open:
+            self.promise.keep(self._outcomes)
+
+    def done(self) -> bool:
+        return not self._open
+
+    def set_result(self, result: bool, /) -> None:
+        """Its time is up."""
+        for part in self._parts:
+            part.settle(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def append_several_for_all(
+    node: Node,
+    hosts: list[Hosted | None],
+    batches: list[tuple[int, memoryview]],
+    *,
+    acks: int,
+    timeout_ms: int,
+    answer: Callable[[list[Outcome]], bytes],
+) -> bytes | Promise[list[Outcome]] | None:
+    """As `append_for_all`, for a batch each to several partitions."""
+    if acks != ALL:
+        return None
+    appends: list[tuple[Hosted, memoryview]] = []
+    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+        if hosted is None or not _may_be_promised(hosted, batch):
+            return None
+        appends.append((hosted, batch))
+    now_ms = node.world.clock.now_ms()
+    outcomes: list[Outcome] = []
+    for hosted, batch in appends:
+        try:
+            outcomes.append(node.replicas.append(hosted, batch, now_ms=now_ms, for_all=True))
+        except KafkaError as error:
+            outcomes.append(error)
+    waiting = SeveralAcks(outcomes)
+    for number, (hosted, _) in enumerate(appends):
+        waiting.expect(hosted, number)
+    if waiting.done():
+        return answer(outcomes)
+    promise = waiting.promise
+    promise.is_one_of_many = True
+    promise.asked = answer
+    promise.frame = _frame_of_several
+    node.purgatory.bound(waiting, timeout_ms=timeout_ms)
+    return promise
+
+
+def _frame_of_several(promise: Promise[list[Outcome]], _: int) -> bytes:
+    framed: bytes = promise.asked(promise.result())
+    return framed
+
+
+def leaders_elsewhere(node: Node, hosts: list[Hosted | None], outcomes: list[Outcome]) -> dict[int, LeaderIdAndEpoch]:
+    """Who leads, by partition, what this node does not; the client knows the address, or will ask for it."""
+    known = KnownLeaders(node.image, "")
+    leaders = {}
+    for hosted, outcome in zip(hosts, outcomes, strict=True):
+        if hosted is not None and isinstance(outcome, KafkaError) and outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader_id, epoch = known.leader_of(hosted.topic_id, hosted.index)
+            leaders[hosted.index] = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    return leaders

@@ -10,12 +10,11 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
-from odradek.protocol.messages.produce import LeaderIdAndEpoch
+from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
-from odradek.server.handlers.quick_produce import declared_answer, needs_declared_way, quick_produce
-from odradek.server.handlers.quick_produce_all import append_for_all
-from odradek.server.known_leaders import KnownLeaders
+from odradek.server.handlers.quick_produce import needs_declared_way, quick_produce
+from odradek.server.handlers.quick_produce_all import append_for_all, leaders_elsewhere
+from odradek.server.produce_answers import declared_answer
 from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
 
@@ -183,11 +182,7 @@ def refusal(
     if not acks:
         raise error  # All that a client can notice which does not want an answer: its connection closes.
     topic = "" if version >= 13 else hosted.topic
-    leader: LeaderIdAndEpoch | None = None
-    if node is not None and version >= _LEADER_VERSION and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        # The client knows the address, or will ask for it.
-        leader_id, epoch = KnownLeaders(node.image, "").leader_of(hosted.topic_id, hosted.index)
-        leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    leaders = leaders_elsewhere(node, [hosted], [error]) if node is not None and version >= _LEADER_VERSION else {}
     return declared_answer(
-        version, correlation_id, [(hosted.index, error)], topic=topic, topic_id=hosted.topic_id, leader=leader
+        version, correlation_id, [(hosted.index, error)], topic=topic, topic_id=hosted.topic_id, leaders=leaders
     )

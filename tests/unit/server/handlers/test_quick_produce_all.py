@@ -1,0 +1,153 @@
+"""Produce with acks=all to several partitions: answered once all their replicas have it, as in the declared way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.server.replica_rig import ReplicaRig
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.records.batch import build_batch
+from odradek.protocol.records.record import Record
+from odradek.server.handlers import produce as declared
+from odradek.server.handlers import quick_produce
+
+
+async def produce(
+    rig: ReplicaRig, *partitions: int, name: str = "t", version: int = 13, timeout_ms: int = 5_000, acks: int = -1
+) -> list[PartitionProduceResponse]:
+    """A batch for each partition in one request to broker 1."""
+    now_ms = rig.brokers[1].world.clock.now_ms()
+    parts = [
+        PartitionProduceData(index=index, records=build_batch([Record(value=b"v%d" % index)], timestamp=now_ms))
+        for index in partitions
+    ]
+    topic_id = rig.image.topics.by_name[name].topic_id
+    topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=parts)
+    response = await rig.request(1, ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic]), version)
+    (answered,) = response.responses
+    return list(answered.partition_responses)
+
+
+def codes(answers: list[PartitionProduceResponse]) -> list[tuple[int, int, int]]:
+    return [(each.index, each.error_code, each.base_offset) for each in answers]
+
+
+@pytest.fixture(params=["quick", "declared"])
+def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Tells whether so many requests went the way that is tried."""
+    quick: list[object] = []
+    slow: list[object] = []
+    append = quick_produce.append_several_for_all
+
+    def noted(*args: Any, **options: Any) -> Any:
+        answer = append(*args, **options) if request.param == "quick" else None
+        quick.extend([answer] if answer is not None else [])
+        return answer
+
+    def made(*args: Any) -> Any:
+        slow.append(args)
+        return appends(*args)
+
+    appends = declared._Appends
+    monkeypatch.setattr(quick_produce, "append_several_for_all", noted)
+    monkeypatch.setattr(declared, "_Appends", made)
+
+    def check(count: int) -> None:
+        assert (len(quick), len(slow)) == ((count, 0) if request.param == "quick" else (0, count))
+
+    return check
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_all_replicas_have_it_when_it_is_answered(taken: Callable[[int], None], version: int) -> None:
+    rig = ReplicaRig()
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2, 3], [1, 3, 2]])
+        for number in range(3):
+            answers = await produce(rig, 1, 0, version=version)
+            assert codes(answers) == [(1, 0, number), (0, 0, number)]
+            for index in (0, 1):
+                assert {end for _, end in rig.ends("t", index).values()} == {number + 1}
+                assert rig.ends("t", index)[1] == (number + 1, number + 1)
+        taken(3)
+
+    rig.run(test)
+
+
+def test_what_one_partition_lacks_the_others_do_not_pay_for(taken: Callable[[int], None]) -> None:
+    """One has too few replicas in sync, the other answers well."""
+    rig = ReplicaRig()
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2, 3], [1, 3, 2]], configs={"min.insync.replicas": "2"})
+        await rig.elect("t", 1, [1], index=1)
+        rig.brokers[3].crash()
+        rig.brokers[2].crash()
+        await rig.brokers[2].start()
+        answers = await produce(rig, 0, 1, timeout_ms=500)
+        assert (answers[1].error_code, answers[1].base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+        assert answers[0].error_code in (0, ErrorCode.REQUEST_TIMED_OUT)
+        assert rig.ends("t", 1)[1] == (0, 0)
+        taken(1)
+
+    rig.run(test)
+
+
+def test_a_replica_that_does_not_come_makes_it_time_out(taken: Callable[[int], None]) -> None:
+    rig = ReplicaRig()
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2], [1, 3]])
+        assert codes(await produce(rig, 0, 1)) == [(0, 0, 0), (1, 0, 0)]
+        rig.brokers[3].crash()
+        answers = await produce(rig, 0, 1, timeout_ms=1_000)
+        assert [each.error_code for each in answers] == [0, ErrorCode.REQUEST_TIMED_OUT]
+        assert rig.ends("t", 0)[1] == (2, 2)
+        assert rig.ends("t", 1)[1] == (1, 2)
+        taken(2)
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("version", [9, 13])
+def test_who_leads_no_more_says_who_does(taken: Callable[[int], None], version: int) -> None:
+    rig = ReplicaRig()
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2], [1, 2]])
+        rig.brokers[2].crash()
+        waiting = asyncio.ensure_future(produce(rig, 0, 1, version=version, timeout_ms=20_000))
+        await rig.until(lambda: rig.ends("t", 1)[1][1] == 1)
+        await rig.elect("t", 2, [1, 2], index=0)
+        await rig.elect("t", 2, [1, 2], index=1)
+        answers = await waiting
+        assert [each.error_code for each in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        leader = (2, 1) if version >= 10 else (-1, -1)
+        assert [(each.current_leader.leader_id, each.current_leader.leader_epoch) for each in answers] == [leader] * 2
+        taken(1)
+
+    rig.run(test)
+
+
+def test_partitions_without_followers_and_of_the_cluster_go_the_declared_way() -> None:
+    rig = ReplicaRig()
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2], [1]])
+        assert codes(await produce(rig, 0, 1)) == [(0, 0, 0), (1, 0, 0)]
+        await rig.create_topic("__consumer_offsets", [[1, 2], [1, 2]])
+        answers = await produce(rig, 0, 1, name="__consumer_offsets")
+        assert [each.error_code for each in answers] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2
+
+    rig.run(test)
