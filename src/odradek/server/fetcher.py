@@ -28,12 +28,13 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
 from odradek.replication import follower
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
 from odradek.server.fetch_answer import FetchAnswer
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.hosted import Hosted
-from odradek.server.leader_connections import EARLIEST, LATEST, LeaderConnections
+from odradek.server.leader_connections import LeaderConnections
 from odradek.storage.leader_epochs import EpochEnd
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from odradek.server.fetchers import Fetchers
 
 CONNECT_TIMEOUT_MS = 10_000
-LATEST, EARLIEST = -1, -2
 
 
 class LeaderConnections:

@@ -15,6 +15,8 @@ from odradek.protocol.messages.delete_records import (
 )
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -28,7 +30,6 @@ from odradek.sim.workload import BY_TOPIC_ID, PARTITIONS, Client, TryAgain
 
 FETCH_VERSIONS = (4, 11, 12, 13, 17)
 SESSIONS_SINCE = 7
-EARLIEST, LATEST = -2, -1
 SESSIONLESS = -1
 
 

@@ -16,6 +16,7 @@ from odradek.protocol.messages.delete_records import (
 )
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.sim.disk import SimulatedFile
 
 
 def test_what_is_acknowledged_is_on_every_replica() -> None:
@@ -432,3 +433,27 @@ def _fetch(
         topics=[topic],
         rack_id=rack,
     )
+
+
+@pytest.mark.parametrize("in_sync", [True, False])
+def test_only_what_a_follower_in_sync_lacks_is_taken_to_be_in_memory(
+    monkeypatch: pytest.MonkeyPatch, in_sync: bool
+) -> None:
+    rig = ReplicaRig()
+    looked: list[str] = []
+
+    def resident(self: SimulatedFile, position: int, length: int) -> bool:
+        if "/t-" in self.path:
+            looked.append(self.path)
+        return True
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]], isr=[1, 2] if in_sync else [1])
+        if not in_sync:
+            await rig.fence(2)  # Or it would be in sync after its first fetch.
+        monkeypatch.setattr(SimulatedFile, "resident", resident)
+        await rig.produce(1, "t", b"a", acks=1)
+        await rig.until(lambda: rig.ends("t")[2][1] == 1)
+        assert bool(looked) is not in_sync
+
+    rig.run(test)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from odradek.protocol.codec import Message, Struct, field
 from odradek.protocol.primitives import BrokerId, TopicName, int8, int16, int32, int64
 
+LATEST = -1
+EARLIEST = -2
+"""Timestamps that mean the ends of a partition."""
+
 
 class ListOffsetsPartition(Struct):
     partition_index: int32

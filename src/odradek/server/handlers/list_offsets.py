@@ -14,6 +14,8 @@ from odradek.ids import NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -23,7 +25,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.authorizer import require
 from odradek.server.context import Context
-from odradek.server.handlers.quick_list_offsets import EARLIEST, LATEST, consumers_end, epoch_of, quick_list_offsets
+from odradek.server.handlers.quick_list_offsets import consumers_end, epoch_of, quick_list_offsets
 from odradek.server.routes import Role, serves
 from odradek.storage.log import Log
 

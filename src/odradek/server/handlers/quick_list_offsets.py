@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 
 from odradek.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
 from odradek.server.handlers.fetch import READ_COMMITTED
 from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import Log
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
-
-LATEST = -1
-EARLIEST = -2
 
 _OLDEST = 6
 _TIMEOUT_SINCE = 10
