@@ -76,10 +76,11 @@ def test_an_acknowledgement_before_the_isr_has_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_watermark_of_the_leader_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(self: Leadership, current: Offset, leader_end: Offset, **_: Any) -> Offset:
+    def hasty(self: Leadership, current: Offset, leader_end: Offset, *_: Any) -> Offset:
         return leader_end
 
     monkeypatch.setattr(Leadership, "high_watermark", hasty)
+    monkeypatch.setattr(Leadership, "note_append", lambda *_: True)
     assert caught(*LOST)
 
 
@@ -149,13 +150,15 @@ def test_an_isr_change_that_does_not_count_before_it_is_agreed(monkeypatch: pyte
     def narrow(self: InSync, proposal: IsrProposal) -> None:
         self.proposal = proposal
 
-    def committed_only(self: Leadership, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> Any:
-        for replica, progress in self.followers.items():
-            if replica in self.in_sync.maximal:
-                yield progress.log_end_offset
+    def committed_only(self: Leadership, current: Offset, leader_end: Offset, min_insync: int, *_: Any) -> Offset:
+        in_sync = self.in_sync.maximal
+        if len(in_sync) < self.required(min_insync):
+            return current
+        ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in in_sync]
+        return max(current, min([leader_end, *ends]))
 
     monkeypatch.setattr(InSync, "propose", narrow)
-    monkeypatch.setattr(Leadership, "_counted_ends", committed_only)
+    monkeypatch.setattr(Leadership, "high_watermark", committed_only)
     assert caught(*LOST, aims=("strike_while_isr_grows",))
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from odradek.ids import NO_OFFSET, LeaderEpoch, NodeId, Offset
-from odradek.replication.high_watermark import next_high_watermark
 from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.surroundings import NO_BROKER_EPOCH, Surroundings
 
@@ -35,7 +32,7 @@ class FollowerProgress:
         self.leader_end_at_last_fetch = NO_OFFSET
 
     def note_fetch(
-        self, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: int
+        self, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: int
     ) -> None:
         """It asks for what comes behind `fetch_offset`, so it holds everything before.
 
@@ -43,9 +40,10 @@ class FollowerProgress:
         last asked: it was caught up then.
         """
         if fetch_offset >= leader_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif fetch_offset >= self.leader_end_at_last_fetch:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            if now_ms > self.last_caught_up_ms:
+                self.last_caught_up_ms = now_ms
+        elif fetch_offset >= self.leader_end_at_last_fetch and self.last_fetch_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = self.last_fetch_ms
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
@@ -112,40 +110,55 @@ class Leadership:
 
     # What happens.
 
-    def note_append(self, previous_end: Offset, now_ms: int) -> None:
-        """The log has grown: who held all of it until now is behind from now on."""
-        for progress in self.followers.values():
-            if progress.log_end_offset == previous_end:
+    def note_append(self, previous_end: Offset, high_watermark: Offset, now_ms: int) -> bool:
+        """The log has grown: who held all of it until now is behind from now on.
+
+        Whether the watermark might move by it: it cannot while somebody in sync does not hold what it would pass, which
+        is so at nearly every append.
+        """
+        maximal = self.in_sync.maximal
+        might_move = True
+        for replica, progress in self.followers.items():
+            end = progress.log_end_offset
+            if end == previous_end:
                 progress.last_caught_up_ms = now_ms
+            if end <= high_watermark and replica in maximal:
+                might_move = False
+        return might_move
 
     # What follows from it.
 
     def high_watermark(
-        self, current: Offset, leader_end: Offset, *, min_insync: int, surroundings: Surroundings, now_ms: int
+        self, current: Offset, leader_end: Offset, min_insync: int, surroundings: Surroundings, now_ms: int
     ) -> Offset:
-        """Where the watermark may be now.
+        """Where the watermark may be now: at the least end of the leader and of all who count, and never further back.
 
         It stays while fewer are in sync than `min.insync.replicas` (KIP-966): what it passes then could be lost with
         replicas that an election may do without. It also waits for a replica outside of the ISR that has caught up and
         is about to come in, or it would be kept out by every further append.
         """
-        if len(self.in_sync.committed) < self.required(min_insync):
+        in_sync = self.in_sync
+        followers = self.followers
+        all_in_sync = len(in_sync.committed) > len(followers)
+        if not all_in_sync and len(in_sync.committed) < self.required(min_insync):
             return current
-        counted = self._counted_ends(leader_end, surroundings, now_ms)
-        return next_high_watermark(current, leader_end, counted)
+        least = leader_end
+        for replica, progress in followers.items():
+            end = progress.log_end_offset
+            if end < least and (
+                all_in_sync
+                or replica in in_sync.maximal
+                or (
+                    surroundings.may_join(replica, progress.broker_epoch)
+                    and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
+                )
+            ):
+                least = end
+        return least if least > current else current
 
     def required(self, min_insync: int) -> int:
         """How many must be in sync: a topic with fewer replicas than `min.insync.replicas` needs all it has."""
         return min(min_insync, len(self.followers) + 1)
-
-    def _counted_ends(self, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> Iterator[Offset]:
-        maximal = self.in_sync.maximal
-        for replica, progress in self.followers.items():
-            if replica in maximal or (
-                surroundings.may_join(replica, progress.broker_epoch)
-                and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
-            ):
-                yield progress.log_end_offset
 
     def expansion(
         self,

@@ -39,6 +39,11 @@ class Noted:
     proposal: IsrProposal | None
 
 
+_NOTHING = Noted(False, None)
+_MOVED = Noted(True, None)
+"""Nearly all that fetches bring about: it need not be made for each of them."""
+
+
 class Partition:
     """One partition's log and this node's part in it."""
 
@@ -190,10 +195,9 @@ class Partition:
         """A partition with followers was appended to; whether the watermark could move, as it can if they lag."""
         assert self.leadership is not None
         log = self.log
-        self.leadership.note_append(previous_end, now_ms)
         if not (log.flushes_on_append and log.flush_due(wall_ms)):
             self._counted_end = log.log_end_offset
-        return self.advance(now_ms)
+        return self.leadership.note_append(previous_end, log.high_watermark, now_ms) and self.advance(now_ms)
 
     def flushed(self, offset: int, *, now_ms: int) -> bool:
         """All below this offset is on the device; whether readers may see more now."""
@@ -240,13 +244,11 @@ class Partition:
         leadership = self.leadership
         assert leadership is not None
         leadership.followers[replica_id].note_fetch(
-            fetch_offset=fetch_offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            leader_end=self.log.log_end_offset,
-            now_ms=now_ms,
+            fetch_offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms
         )
-        proposal = None if replica_id in leadership.in_sync.committed else self.catching_up(now_ms, replica_id)
+        if replica_id in leadership.in_sync.committed:
+            return _MOVED if self.advance(now_ms) else _NOTHING
+        proposal = self.catching_up(now_ms, replica_id)
         return Noted(self.advance(now_ms), proposal)
 
     def advance(self, now_ms: int) -> bool:
@@ -254,15 +256,11 @@ class Partition:
         leadership = self.leadership
         assert leadership is not None
         log = self.log
-        return log.advance_high_watermark(
-            leadership.high_watermark(
-                log.high_watermark,
-                self._counted_end,
-                min_insync=log.config.min_insync_replicas,
-                surroundings=self._surroundings,
-                now_ms=now_ms,
-            )
+        current = log.high_watermark
+        offset = leadership.high_watermark(
+            current, self._counted_end, log.config.min_insync_replicas, self._surroundings, now_ms
         )
+        return offset > current and log.advance_high_watermark(offset)
 
     # The ISR.
 

@@ -142,19 +142,20 @@ class Hosted:
 
     def committed(self) -> None:
         """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
-        held_bytes, self.held_bytes = self.held_bytes, 0
-        self.tell_watchers(held_bytes)
+        if self.watchers:
+            self.tell_watchers(self.held_bytes)
+        self.held_bytes = 0
         self.tell_followers(0)  # Nothing worth an answer of its own, but the next one says it.
         waiting = self.unacknowledged
         if waiting:
-            partition = self.partition
-            while waiting:
-                outcome = partition.outcome(waiting[0].end_offset)
-                if outcome is None:
-                    break
+            high_watermark = self.partition.log.high_watermark
+            outcome = self.partition.outcome(high_watermark)
+            assert outcome is not None, "what the watermark has reached is decided"
+            while waiting and waiting[0].end_offset <= high_watermark:
                 waiting.popleft().settle(outcome)
-        for listener in list(self.listeners):
-            listener()
+        if self.listeners:
+            for listener in list(self.listeners):
+                listener()
 
     def deleted(self) -> None:
         """Replicas may start later than before."""

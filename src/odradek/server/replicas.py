@@ -166,11 +166,12 @@ class Replicas:
     ) -> AppendInfo:
         """As `Partition.append`, and whoever waits for it is told."""
         partition = hosted.partition
+        leadership = partition.leadership
         try:
             if self.refused_batches.first:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
-            if partition.leadership is not None and origin is Origin.CLIENT:
-                check_is_first(partition.leadership, partition.log, batch, self._world.clock)
+            if leadership is not None and leadership.inherits and origin is Origin.CLIENT:
+                check_is_first(leadership, partition.log, batch, self._world.clock)
             info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
         except OSError as failure:
             raise self.failed_append(hosted, batch, failure) from failure
@@ -181,7 +182,7 @@ class Replicas:
             raise refusal from None
         hosted.appends += 1
         hosted.bytes_in += len(batch)
-        if partition.leadership is not None:
+        if leadership is not None:
             self._appended_for_others(hosted, info, len(batch), now_ms)
         elif hosted.watchers:
             partition_log = partition.log

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from tests.unit.replication.test_partition import ME, NOW_MS, append, open_log
 
 from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.protocol.errors import ErrorCode
-from odradek.replication.high_watermark import next_high_watermark
 from odradek.replication.isr import IsrProposal
+from odradek.replication.leader import Leadership
 from odradek.replication.partition import Noted, Partition, PartitionState
 from odradek.replication.surroundings import Surroundings
 from odradek.storage.config import LogConfig
@@ -40,10 +42,60 @@ def fetch(replica: Partition, follower: NodeId, offset: int, now_ms: int = 0) ->
     )
 
 
-def test_the_watermark_is_the_least_end_and_never_goes_back() -> None:
-    assert next_high_watermark(Offset(3), Offset(9), [Offset(7), Offset(5)]) == 5
-    assert next_high_watermark(Offset(6), Offset(9), [Offset(7), Offset(5)]) == 6
-    assert next_high_watermark(Offset(6), Offset(9), []) == 9
+def test_the_watermark_is_the_least_end_of_all_who_count_and_never_goes_back() -> None:
+    """All ways for two followers to stand, each in sync, just let in, about to come in, fenced or silent for long."""
+    moves = stays = 0
+    for isr, let_in, active in product(
+        [ALL, (ME, TWO), (ME,)], [(), (THREE,)], [dict.fromkeys(ALL), dict.fromkeys((ME, TWO))]
+    ):
+        leadership = leading(isr, let_in)
+        around = Surroundings(max_lag_ms=1_000)
+        around.registered, around.active = {node: 10 + node for node in ALL}, active
+        for two, three, current, own, min_insync, now_ms in product(
+            [-1, 3, 5, 9], [-1, 3, 5, 9], [3, 5, 9], [5, 9], [1, 2, 9], [500, 5_000]
+        ):
+            leadership.followers[TWO].log_end_offset = Offset(two)
+            leadership.followers[THREE].log_end_offset = Offset(three)
+            expected = Offset(current)
+            if len(isr) >= min(min_insync, len(ALL)):
+                counted = [
+                    progress.log_end_offset
+                    for node, progress in leadership.followers.items()
+                    if node in isr
+                    or node in let_in
+                    or (
+                        node in active
+                        and progress.is_caught_up(leader_end=Offset(own), now_ms=now_ms, max_lag_ms=1_000)
+                    )
+                ]
+                expected = max(expected, min([Offset(own), *counted]))
+            assert leadership.high_watermark(Offset(current), Offset(own), min_insync, around, now_ms) == expected
+            if expected > current:
+                moves += 1
+                assert leadership.note_append(Offset(9), Offset(current), now_ms=0)
+            else:
+                stays += not leadership.note_append(Offset(9), Offset(current), now_ms=0)
+    assert moves > 100
+    assert stays > 100
+
+
+def leading(isr: tuple[NodeId, ...], let_in: tuple[NodeId, ...]) -> Leadership:
+    leadership = Leadership(
+        ME,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=0,
+        replicas=ALL,
+        isr=isr,
+        epoch_start_offset=Offset(0),
+        inherits=False,
+        now_ms=0,
+    )
+    for node, progress in leadership.followers.items():
+        progress.broker_epoch = 10 + node
+        progress.last_caught_up_ms = 0
+    if let_in and THREE not in isr:
+        leadership.in_sync.propose(IsrProposal((*isr, *let_in), (), LeaderEpoch(0), 0))
+    return leadership
 
 
 def test_one_who_is_being_let_in_counts_whatever_image_comes_late() -> None:
