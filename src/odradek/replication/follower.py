@@ -36,7 +36,8 @@ def take(
     if fetch_offset != log.log_end_offset:
         return False  # An answer to a question that was asked before the log was cut.
     if records:
-        _start_where_the_batch_does(log, records)
+        if log.log_start_offset == fetch_offset:
+            _start_where_the_batch_does(log, records)
         log.append_as_follower(records, now_ms=now_ms)
     moved = log.advance_high_watermark(high_watermark)
     if log_start_offset > log.log_start_offset:
@@ -45,8 +46,8 @@ def take(
 
 
 def _start_where_the_batch_does(log: Log, records: memoryview) -> None:
-    """A log that starts empty inside of a batch (the leader deleted the records before) takes the whole batch."""
-    if len(records) < HEADER_SIZE or log.log_start_offset != log.log_end_offset:
+    """An empty log that starts inside of a batch (the leader deleted the records before) takes the whole batch."""
+    if len(records) < HEADER_SIZE:
         return
     first = BatchHeader(*BATCH_HEADER.unpack_from(records))
     if first.base_offset < log.log_end_offset <= first.last_offset:

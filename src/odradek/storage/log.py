@@ -21,18 +21,15 @@ from odradek.protocol.records.batch import (
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchHeader,
-    iter_batches,
 )
 from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.crc import crc32c
 from odradek.storage import recovery, timestamps, validation
 from odradek.storage.config import LogConfig
-from odradek.storage.kept_log import KeptLog
 from odradek.storage.leader_epochs import EpochEnd
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, KeptBatch, Producers
-from odradek.storage.segment import Segment
+from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
 from odradek.storage.validation import SMALLEST_RECORD, Origin
@@ -70,7 +67,7 @@ class LogRead:
     position: int
 
 
-class Log(KeptLog):
+class Log(ReplicatedLog):
     """The log of one partition in one directory."""
 
     __slots__ = ()
@@ -177,7 +174,7 @@ class Log(KeptLog):
         producers = self.producers
         if producer_id >= 0 and (
             base_sequence < 0
-            or producers.check(producer_id, producer_epoch, base_sequence, last_delta, transactional=False) is not None
+            or producers.check(producer_id, producer_epoch, base_sequence, last_delta, False) is not None
         ):
             return NOT_PLAIN
         _patch(batch, 0, base_offset, length, leader_epoch)
@@ -189,13 +186,7 @@ class Log(KeptLog):
             producers.high_watermark_advanced(end_offset)
         if producer_id >= 0:
             producers.appended(
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                base_offset=base_offset,
-                last_delta=last_delta,
-                timestamp=max_timestamp,
-                transactional=False,
+                producer_id, producer_epoch, base_sequence, base_offset, last_delta, max_timestamp, False
             )
         return base_offset
 
@@ -280,52 +271,34 @@ class Log(KeptLog):
         self._told_ms = now_ms
         if producer_id >= 0:
             if attributes & CONTROL_BIT:
-                self._replay_producer(segment, BatchHeader(*_unpack_header(batch)), batch)
+                self._replay_marker(segment, batch)
             else:
                 self.producers.appended(
                     producer_id,
                     producer_epoch,
                     base_sequence,
-                    base_offset=base_offset,
-                    last_delta=last_delta,
-                    timestamp=max_timestamp,
-                    transactional=attributes & TRANSACTIONAL_BIT != 0,
+                    base_offset,
+                    last_delta,
+                    max_timestamp,
+                    attributes & TRANSACTIONAL_BIT != 0,
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
-
-    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> Offset:
-        """Write batches that have their offsets from the leader; the last offset in the log then.
-
-        One write for all of them if they fit into the active segment. A partial batch at the end is left out, as a
-        Fetch may bring one.
-        """
-        found = [(batch, BatchHeader(*_unpack_header(batch))) for batch in iter_batches(batches)]
-        self._check_replicated(found)
-        self._told_ms = now_ms
-        if found:
-            size = 0
-            for batch, _ in found:
-                size += len(batch)
-            if self._fits(size, found):
-                self._write_replicated(self._segments.active, batches[:size], found)
-            else:
-                for each in found:
-                    self._write_replicated(self._segment_of(each, now_ms), each[0], [each])
-        return Offset(self.log_end_offset - 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Move it up to this offset, at most to the end of the log; whether it moved."""
         if offset <= self.high_watermark:
             return False
-        if offset >= self.log_end_offset:
-            if self.high_watermark == self.log_end_offset:
-                return False
-            self.high_watermark = self.log_end_offset
-            self._segments.mark_end(self.log_end_offset)
-            if self.producers.first_unstable_offset is not None:
-                self.producers.high_watermark_advanced(self.high_watermark)
+        end_offset = self.log_end_offset
+        if offset < end_offset:
+            self.high_watermark = Offset(offset)
+            self._segments.mark(offset)
+        elif self.high_watermark == end_offset:
+            return False
         else:
-            self._place_high_watermark(offset)
+            self.high_watermark = end_offset
+            self._segments.mark_end(end_offset)
+        if self.producers.first_unstable_offset is not None:
+            self.producers.high_watermark_advanced(self.high_watermark)
         return True
 
     # Reading
@@ -390,61 +363,7 @@ class Log(KeptLog):
             if marker is not None:
                 self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
         elif origin is Origin.CLIENT:
-            return self.producers.check(
-                producer_id, producer_epoch, base_sequence, last_delta, transactional=transactional
-            )
+            return self.producers.check(producer_id, producer_epoch, base_sequence, last_delta, transactional)
         else:
             self.producers.check_epoch(producer_id, producer_epoch, transactional=transactional)
         return None
-
-    def _replay_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
-        completed = self.producers.replay(header, lambda: batch)
-        if completed is not None:
-            if completed.aborted:
-                segment.txn_index.append(self.producers.aborted_entry(completed))
-            self.producers.complete(completed)
-
-    def _check_replicated(self, found: list[tuple[memoryview, BatchHeader]]) -> None:
-        end_offset = self.log_end_offset
-        for batch, header in found:
-            if header.magic != MAGIC or crc32c(batch[ATTRIBUTES_POSITION:]) != header.crc:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the leader's batch at {header.base_offset} is damaged")
-            if header.base_offset < end_offset or header.last_offset_delta < 0:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"the leader's batch at {header.base_offset} does not follow on {end_offset}",
-                )
-            end_offset = Offset(header.last_offset + 1)
-
-    def _fits(self, size: int, found: list[tuple[memoryview, BatchHeader]]) -> bool:
-        segment = self._segments.active
-        if (
-            segment.size + size > self._segment_bytes
-            or segment.index_full
-            or found[-1][1].last_offset > segment.last_indexable_offset
-        ):
-            return False
-        return max([header.max_timestamp for _, header in found]) <= segment.roll_timestamp
-
-    def _segment_of(self, one: tuple[memoryview, BatchHeader], now_ms: int) -> Segment:
-        batch, header = one
-        if self._fits(len(batch), [one]):
-            return self._segments.active
-        return self._segment_for(len(batch), header.last_offset, now_ms, at_offset=header.base_offset)
-
-    def _write_replicated(
-        self, segment: Segment, data: memoryview, found: list[tuple[memoryview, BatchHeader]]
-    ) -> None:
-        """Write these bytes at once, then note the batches in them."""
-        first = found[0][1]
-        for _, header in found:
-            if header.leader_epoch != self.leader_epochs.latest:
-                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
-        segment.write(data)
-        if not segment.size:
-            self._set_roll_timestamp(first.max_timestamp)
-        for batch, header in found:
-            segment.note(header.size, header.last_offset, header.max_timestamp, self._index_interval_bytes)
-            self.log_end_offset = Offset(header.last_offset + 1)
-            if header.producer_id >= 0:
-                self._replay_producer(segment, header, batch)

@@ -57,7 +57,7 @@ class CompletedTxn:
 class Producer:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+    __slots__ = ("coordinator_epoch", "epoch", "kept", "last_sequence", "last_timestamp", "txn_first_offset")
 
     def __init__(self) -> None:
         self.epoch: int = NO_PRODUCER_EPOCH
@@ -65,12 +65,21 @@ class Producer:
         self.last_timestamp: int = NO_TIMESTAMP
         self.txn_first_offset: int = NO_OFFSET
         """Where its open transaction began; -1 if none is open."""
-        self.batches: list[KeptBatch] = []
-        """Oldest first."""
+        self.last_sequence = NO_SEQUENCE
+        """Of its last batch; -1 if none is known."""
+        self.kept: list[tuple[int, int, int, int, int]] = []
+        """Its last batches, oldest first: the fields of a `KeptBatch`, which only a duplicate needs as a value."""
 
     @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+    def batches(self) -> list[KeptBatch]:
+        """Oldest first."""
+        return [KeptBatch(*fields) for fields in self.kept]
+
+    def begin_epoch(self, epoch: int) -> None:
+        """What it wrote in an earlier one cannot come again."""
+        self.epoch = epoch
+        self.last_sequence = NO_SEQUENCE
+        self.kept.clear()
 
 
 class Producers:
@@ -100,20 +109,18 @@ class Producers:
         return self._by_id.get(producer_id)
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, *, transactional: bool
+        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, transactional: bool
     ) -> KeptBatch | None:
-        """Whether a client's batch may be appended: raises if not; returns the earlier batch if it is a duplicate."""
+        """Whether a client's batch may be appended: raises if not; returns the earlier batch if it is a duplicate.
+
+        (Hot, and `appended` with it: no keywords, which cost more than the comparisons.)
+        """
         producer = self._by_id.get(producer_id)
         if producer is None:
             return None  # An unknown producer may start with any sequence: its records may be gone by retention.
         if epoch == producer.epoch:
-            batches = producer.batches
-            if batches:
-                expected = (batches[-1].last_sequence + 1) % _SEQUENCES
-                if first_sequence != expected:
-                    return _duplicate_or_gap(producer_id, batches, first_sequence, last_delta)
-            elif first_sequence != 0:
-                raise _out_of_order(producer_id, first_sequence, NO_SEQUENCE)
+            if first_sequence != (producer.last_sequence + 1) % _SEQUENCES:
+                return _duplicate_or_gap(producer_id, producer, first_sequence, last_delta)
         elif epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -124,7 +131,8 @@ class Producers:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} starts its epoch {epoch} with sequence {first_sequence} instead of 0",
             )
-        self.check_transactional(producer_id, producer, transactional=transactional)
+        if producer.txn_first_offset >= 0 and not transactional:
+            raise _outside_of_its_transaction(producer_id)
         return None
 
     def check_epoch(self, producer_id: int, epoch: int, *, transactional: bool) -> None:
@@ -137,7 +145,8 @@ class Producers:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
             )
-        self.check_transactional(producer_id, producer, transactional=transactional)
+        if producer.txn_first_offset >= 0 and not transactional:
+            raise _outside_of_its_transaction(producer_id)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Whether a transaction coordinator may still end transactions of this producer."""
@@ -150,19 +159,11 @@ class Producers:
                 f"but {producer.coordinator_epoch} was seen before",
             )
 
-    def check_transactional(self, producer_id: int, producer: Producer, *, transactional: bool) -> None:
-        if not transactional and producer.txn_first_offset != NO_OFFSET:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {producer_id} has an open transaction and wrote outside of it",
-            )
-
     def appended(
         self,
         producer_id: int,
         epoch: int,
         base_sequence: int,
-        *,
         base_offset: int,
         last_delta: int,
         timestamp: int,
@@ -172,15 +173,14 @@ class Producers:
         producer = self._by_id.get(producer_id)
         if producer is None:
             producer = self._by_id[producer_id] = Producer()
+        kept = producer.kept
         if epoch != producer.epoch:
-            producer.epoch = epoch
-            producer.batches.clear()
-        elif len(producer.batches) == BATCHES_KEPT:
-            del producer.batches[0]
+            producer.begin_epoch(epoch)
+        elif len(kept) == BATCHES_KEPT:
+            del kept[0]
         last_sequence = base_sequence if base_sequence < 0 else (base_sequence + last_delta) % _SEQUENCES
-        producer.batches.append(
-            KeptBatch(base_sequence, last_sequence, base_offset, base_offset + last_delta, timestamp)
-        )
+        kept.append((base_sequence, last_sequence, base_offset, base_offset + last_delta, timestamp))
+        producer.last_sequence = last_sequence
         producer.last_timestamp = timestamp
         if transactional and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = base_offset
@@ -205,24 +205,24 @@ class Producers:
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            base_offset=header.base_offset,
-            last_delta=header.last_offset_delta,
-            timestamp=header.max_timestamp,
-            transactional=header.is_transactional,
+            header.base_offset,
+            header.last_offset_delta,
+            header.max_timestamp,
+            header.is_transactional,
         )
         return None
 
     def recall(self, headers: Iterable[BatchHeader]) -> None:
         """Remember batches from before those that are known; in the order of the log."""
-        found: dict[int, list[KeptBatch]] = {}
+        found: dict[int, list[tuple[int, int, int, int, int]]] = {}
         for header in headers:
             producer = self._by_id.get(header.producer_id)
             if producer is None or header.is_control or header.producer_epoch != producer.epoch:
                 continue
-            if producer.batches and header.last_offset < producer.batches[0].first_offset:
+            if producer.kept and header.last_offset < producer.batches[0].first_offset:
                 found.setdefault(header.producer_id, []).append(_kept(header))
         for producer_id, batches in found.items():
-            known = self._by_id[producer_id].batches
+            known = self._by_id[producer_id].kept
             known[:0] = batches[max(len(batches) + len(known) - BATCHES_KEPT, 0) :]
 
     def any_since(self, timestamp: int) -> bool:
@@ -240,8 +240,7 @@ class Producers:
         if producer is None:
             producer = self._by_id[producer_id] = Producer()
         if epoch != producer.epoch:
-            producer.epoch = epoch
-            producer.batches.clear()
+            producer.begin_epoch(epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
         first_offset = producer.txn_first_offset
@@ -287,7 +286,7 @@ class Producers:
         """The content of a `.snapshot` file."""
         entries = bytearray()
         for producer_id, producer in self._by_id.items():
-            last = producer.batches[-1] if producer.batches else None
+            last = KeptBatch(*producer.kept[-1]) if producer.kept else None
             entries += _SNAPSHOT_ENTRY.pack(
                 producer_id,
                 producer.epoch,
@@ -337,25 +336,28 @@ class Producers:
             self.first_unstable_offset = ongoing
 
 
-def _duplicate_or_gap(producer_id: int, batches: list[KeptBatch], first_sequence: int, last_delta: int) -> KeptBatch:
+def _duplicate_or_gap(producer_id: int, producer: Producer, first_sequence: int, last_delta: int) -> KeptBatch:
     last_sequence = (first_sequence + last_delta) % _SEQUENCES
-    for batch in batches:
+    for batch in producer.batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch
-    raise _out_of_order(producer_id, first_sequence, batches[-1].last_sequence)
-
-
-def _out_of_order(producer_id: int, first_sequence: int, last_sequence: int) -> KafkaError:
-    return KafkaError(
+    raise KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {producer_id} came with sequence {first_sequence} after {last_sequence}",
+        f"producer {producer_id} came with sequence {first_sequence} after {producer.last_sequence}",
     )
 
 
-def _kept(header: BatchHeader) -> KeptBatch:
+def _outside_of_its_transaction(producer_id: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"producer {producer_id} has an open transaction and wrote outside of it",
+    )
+
+
+def _kept(header: BatchHeader) -> tuple[int, int, int, int, int]:
     first = header.base_sequence
     last = first if first < 0 else (first + header.last_offset_delta) % _SEQUENCES
-    return KeptBatch(first, last, header.base_offset, header.last_offset, header.max_timestamp)
+    return first, last, header.base_offset, header.last_offset, header.max_timestamp
 
 
 def _loaded(
@@ -374,7 +376,6 @@ def _loaded(
     producer.txn_first_offset = txn_first_offset
     if last_offset >= 0:
         first_sequence = last_sequence if last_sequence < 0 else (last_sequence - offset_delta) % _SEQUENCES
-        producer.batches.append(
-            KeptBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
-        )
+        producer.last_sequence = last_sequence
+        producer.kept.append((first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp))
     return producer

@@ -130,8 +130,14 @@ class Segment:
             self.max_timestamp_offset = last_offset
         since = self.bytes_since_index_entry
         if since > index_interval_bytes:
-            self._add_index_entry(last_offset, position)
             since = 0
+            index, times = self._offset_index, self._time_index
+            assert isinstance(index, OffsetIndex), "a sealed segment does not change"
+            assert isinstance(times, TimeIndex), "a sealed segment does not change"
+            index.append(last_offset, position)
+            times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            if len(index.positions) >= self._max_offset_entries or len(times.offsets) >= self._max_time_entries:
+                self.index_full = True
         self.bytes_since_index_entry = since + size
         offsets = self._tail_offsets
         offsets.append(last_offset)
@@ -325,12 +331,6 @@ class Segment:
         for index in (self._offset_index, self._time_index):
             if isinstance(index, SealedOffsetIndex | SealedTimeIndex):
                 index.close()
-
-    def _add_index_entry(self, last_offset: int, position: int) -> None:
-        offsets, times = self._memory_indexes()
-        offsets.append(last_offset, position)
-        times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        self.index_full = len(offsets) >= self._max_offset_entries or len(times) >= self._max_time_entries
 
     def _memory_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         offsets, times = self._offset_index, self._time_index

@@ -36,7 +36,7 @@ class Segments:
         self._sealed_bytes = sum(segment.size for segment in segments[:-1])
         self._deletions = Deletions(disk)
         self._marked_offset = -1
-        self._marked_segment = self.active
+        self._marked_segment: Segment | None = None
         self._marked_position = 0
 
     @property
@@ -55,9 +55,8 @@ class Segments:
         return max(bisect_right(bases, offset) - 1, 0)
 
     def mark(self, offset: int) -> None:
-        """Remember where this offset is, because reads will end there: it is the high watermark."""
-        self._marked_segment = self.all[self.number_of(offset)]
-        self._marked_position, _ = self._marked_segment.locate(offset)
+        """Remember where this offset is once a read has ended there, as many will: it is the high watermark."""
+        self._marked_segment = None
         self._marked_offset = offset
 
     def mark_end(self, offset: int) -> None:
@@ -139,6 +138,9 @@ class Segments:
         if number + 1 < len(self._bases) and self._bases[number + 1] <= end_offset:
             return segment.size
         position, _ = segment.locate(end_offset)
+        if end_offset == self._marked_offset:
+            self._marked_segment = segment
+            self._marked_position = position
         return position
 
     def _add(self, segment: Segment) -> None:

@@ -33,9 +33,10 @@ class TimeIndex:
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add the entry if its timestamp is a new maximum."""
-        if self.timestamps and timestamp <= self.timestamps[-1]:
+        timestamps = self.timestamps
+        if timestamps and timestamp <= timestamps[-1]:
             return False
-        self.timestamps.append(timestamp)
+        timestamps.append(timestamp)
         self.offsets.append(offset - self.base_offset)
         return True
 
