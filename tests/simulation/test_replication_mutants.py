@@ -152,7 +152,7 @@ def test_an_isr_change_that_does_not_count_before_it_is_agreed(monkeypatch: pyte
 
     def committed_only(self: Leadership, current: Offset, leader_end: Offset, min_insync: int, *_: Any) -> Offset:
         in_sync = self.in_sync.maximal
-        if len(in_sync) < self.required(min_insync):
+        if self.are_too_few(in_sync, min_insync):
             return current
         ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in in_sync]
         return max(current, min([leader_end, *ends]))

@@ -110,7 +110,7 @@ class Leadership:
 
     # What happens.
 
-    def note_append(self, previous_end: Offset, high_watermark: Offset, now_ms: int) -> bool:
+    def note_append(self, previous_end: int, high_watermark: Offset, now_ms: int) -> bool:
         """The log has grown: who held all of it until now is behind from now on.
 
         Whether the watermark might move by it: it cannot while somebody in sync does not hold what it would pass, which
@@ -140,7 +140,7 @@ class Leadership:
         in_sync = self.in_sync
         followers = self.followers
         all_in_sync = len(in_sync.committed) > len(followers)
-        if not all_in_sync and len(in_sync.committed) < self.required(min_insync):
+        if not all_in_sync and self.are_too_few(in_sync.committed, min_insync):
             return current
         least = leader_end
         for replica, progress in followers.items():
@@ -156,9 +156,9 @@ class Leadership:
                 least = end
         return least if least > current else current
 
-    def required(self, min_insync: int) -> int:
-        """How many must be in sync: a topic with fewer replicas than `min.insync.replicas` needs all it has."""
-        return min(min_insync, len(self.followers) + 1)
+    def are_too_few(self, in_sync: tuple[NodeId, ...], min_insync: int) -> bool:
+        """A topic with fewer replicas than `min.insync.replicas` needs all it has."""
+        return len(in_sync) < min_insync and len(in_sync) <= len(self.followers)
 
     def expansion(
         self,

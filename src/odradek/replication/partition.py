@@ -164,7 +164,6 @@ class Partition:
     def append(
         self,
         batch: memoryview,
-        *,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         for_all: bool = False,
@@ -177,9 +176,10 @@ class Partition:
         """
         log = self.log
         if self.least_instant_acks >= 0:
-            if self.leadership is None:
+            leadership = self.leadership
+            if leadership is None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if for_all and len(self.leadership.in_sync.committed) < self._required:
+            if for_all and leadership.are_too_few(leadership.in_sync.committed, log.config.min_insync_replicas):
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             return log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
         if origin is Origin.CLIENT:
@@ -191,7 +191,7 @@ class Partition:
             log.advance_high_watermark(log.log_end_offset)
         return info
 
-    def note_append(self, previous_end: Offset, *, now_ms: int, wall_ms: int) -> bool:
+    def note_append(self, previous_end: int, now_ms: int, wall_ms: int) -> bool:
         """A partition with followers was appended to; whether the watermark could move, as it can if they lag."""
         assert self.leadership is not None
         log = self.log
@@ -213,16 +213,15 @@ class Partition:
         """What to answer to an acks=all append that ended there; None if its replicas do not have it yet."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < end_offset:
+        log = self.log
+        if log.high_watermark < end_offset:
             return None
-        if self.leadership is not None and len(self.leadership.in_sync.maximal) < self._required:
+        leadership = self.leadership
+        if leadership is not None and leadership.are_too_few(
+            leadership.in_sync.maximal, log.config.min_insync_replicas
+        ):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
-
-    @property
-    def _required(self) -> int:
-        assert self.leadership is not None
-        return self.leadership.required(self.log.config.min_insync_replicas)
 
     # Followers.
 
@@ -238,7 +237,7 @@ class Partition:
         return self.leadership
 
     def note_fetch(
-        self, replica_id: NodeId, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, now_ms: int
+        self, replica_id: NodeId, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, now_ms: int
     ) -> Noted:
         """A follower holds everything before `fetch_offset`, which lies on this leader's history."""
         leadership = self.leadership

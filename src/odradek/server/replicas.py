@@ -159,7 +159,6 @@ class Replicas:
         self,
         hosted: Hosted,
         batch: memoryview,
-        *,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         for_all: bool = False,
@@ -172,7 +171,7 @@ class Replicas:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
             if leadership is not None and leadership.inherits and origin is Origin.CLIENT:
                 check_is_first(leadership, partition.log, batch, self._world.clock)
-            info = partition.append(batch, now_ms=now_ms, origin=origin, for_all=for_all)
+            info = partition.append(batch, now_ms, origin, for_all)
         except OSError as failure:
             raise self.failed_append(hosted, batch, failure) from failure
         except KafkaError as refused:
@@ -217,22 +216,17 @@ class Replicas:
         hosted.held_bytes += size
         self.unsettled[hosted] = None
         now_ms = self._world.clock.monotonic_ms()
-        moved = hosted.partition.note_append(Offset(info.base_offset), now_ms=now_ms, wall_ms=wall_ms)
+        moved = hosted.partition.note_append(info.base_offset, now_ms, wall_ms)
         hosted.tell_followers(size)
         if moved:
             hosted.committed()
 
     def note_fetch(
-        self, hosted: Hosted, replica_id: NodeId, *, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int
+        self, hosted: Hosted, replica_id: NodeId, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int
     ) -> None:
         """A follower has everything below that offset; who waited for that is told."""
-        noted = hosted.partition.note_fetch(
-            replica_id,
-            fetch_offset=fetch_offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            now_ms=self._world.clock.monotonic_ms(),
-        )
+        now_ms = self._world.clock.monotonic_ms()
+        noted = hosted.partition.note_fetch(replica_id, fetch_offset, log_start_offset, broker_epoch, now_ms)
         if noted.proposal is not None:
             self.on_proposal(hosted, noted.proposal)
         if noted.high_watermark_moved:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from odradek.ids import NodeId
 from odradek.metadata.image import Changes, Image
@@ -26,6 +26,7 @@ from odradek.sim.probes import ProbedNode
 from odradek.sim.quorum import QuorumCluster, Shape
 from odradek.sim.workload import TopicPlan
 from odradek.storage.log import AppendInfo
+from odradek.storage.validation import Origin
 
 SHAPES = (
     Shape(combined=3),
@@ -196,9 +197,11 @@ class ReplicatedNode(ProbedNode):
                 self._cluster.on_proposal(self._machine, hosted, proposal)
             propose(hosted, proposal)
 
-        def appended(hosted: Hosted, batch: memoryview, **how: Any) -> AppendInfo:
+        def appended(
+            hosted: Hosted, batch: memoryview, now_ms: int, origin: Origin = Origin.CLIENT, for_all: bool = False
+        ) -> AppendInfo:
             self._note_zombie(hosted, batch)
-            return append(hosted, batch, **how)
+            return append(hosted, batch, now_ms, origin, for_all)
 
         async def loaded(running: RunningShard) -> None:
             await load(running)

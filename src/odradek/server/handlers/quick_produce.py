@@ -12,10 +12,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, TypeAlias
 
-from odradek.ids import Uuid
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
-from odradek.server.handlers.quick_produce_all import append_several_for_all, leaders_elsewhere
+from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all, leaders_elsewhere
 from odradek.server.produce_answers import Outcome, declared_answer, is_transactional
 from odradek.server.routes import QuickAnswer, QuickHandler
 
@@ -38,6 +37,7 @@ _INT32 = Struct(">i")
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 _NO_THROTTLING = bytes(4)
 _REQUEST = Struct(">BhiB")
+_REQUEST_BY_ID = Struct(">BhiB16s")
 _ANSWER = Struct(">iiBB")
 _ANSWER_PARTITION = Struct(">ihqqqBBB")
 _ANSWER_END = b"\0\0\0\0\0\0"
@@ -77,9 +77,8 @@ def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
 
 def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
     try:
-        transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
-        topic_id = Uuid(bytes(frame[position + 8 : position + 24]))
-        batches = _batches(frame, position + 24)
+        transaction, acks, timeout_ms, topics, topic_id = _REQUEST_BY_ID.unpack_from(frame, position)
+        batches = _batches(frame, position + _REQUEST_BY_ID.size)
     except (StructError, IndexError, MalformedFrame):
         return None
     if transaction or topics != 2 or batches is None:
@@ -214,9 +213,12 @@ def _appended(
     answer: Callable[[list[Outcome]], bytes],
 ) -> QuickAnswer:
     """What follows from the batches; the answer must not look at them any more, because it may have to wait."""
+    first = hosts[0]
+    if acks == ALL and first is not None and first.partition.leadership is not None:
+        return append_several_for_all(node, hosts, batches, timeout_ms=timeout_ms, answer=answer)
     outcomes = _append_all(node, hosts, batches, acks)
     if outcomes is None:
-        return append_several_for_all(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
+        return None
     return answer(outcomes) if acks else _NO_ANSWER
 
 

@@ -11,6 +11,7 @@ from odradek.server.known_leaders import KnownLeaders
 from odradek.server.produce_answers import Outcome, is_transactional
 from odradek.server.promise import Promise
 from odradek.storage.log import AppendInfo
+from odradek.storage.validation import Origin
 
 if TYPE_CHECKING:
     from odradek.server.hosted import Hosted
@@ -19,23 +20,22 @@ if TYPE_CHECKING:
 ALL = -1
 
 
-class PromisedAck:
+class PromisedAck(Promise[ErrorCode]):
     """An append that waits for its replicas."""
 
-    __slots__ = ("_promise", "_settled", "end_offset")
+    __slots__ = ("end_offset",)
 
-    def __init__(self, promise: Promise[ErrorCode], end_offset: int) -> None:
+    def __init__(self, end_offset: int) -> None:
+        super().__init__()
+        self.is_one_of_many = True
         self.end_offset = end_offset
-        self._promise = promise
-        self._settled = False
 
     def settle(self, outcome: ErrorCode) -> None:
-        if not self._settled:
-            self._settled = True
-            self._promise.keep(outcome)
+        if not self.is_kept:
+            self.keep(outcome)
 
     def done(self) -> bool:
-        return self._settled
+        return self.is_kept
 
     def set_result(self, result: bool, /) -> None:
         """Its time is up."""
@@ -56,20 +56,18 @@ def append_for_all(
     if acks != ALL or not _may_be_promised(hosted, batch):
         return None
     try:
-        info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms(), for_all=True)
+        info = node.replicas.append(hosted, batch, node.world.clock.now_ms(), Origin.CLIENT, True)
     except KafkaError as error:
         return refuse(error)
     end_offset = info.last_offset + 1
     outcome = hosted.partition.outcome(end_offset)
     if outcome is not None:
         return refuse(KafkaError(outcome)) if outcome else answer(info)
-    promise: Promise[ErrorCode] = Promise()
-    promise.is_one_of_many = True
+    promise = PromisedAck(end_offset)
     promise.asked = answer(info), refuse
     promise.frame = _frame
-    pending = PromisedAck(promise, end_offset)
-    hosted.unacknowledged.append(pending)
-    node.purgatory.bound(pending, timeout_ms=timeout_ms)
+    hosted.unacknowledged.append(promise)
+    node.purgatory.bound(promise, timeout_ms=timeout_ms)
     return promise
 
 
@@ -81,11 +79,9 @@ def _frame(promise: Promise[ErrorCode], _: int) -> bytes:
 
 
 def _may_be_promised(hosted: Hosted, batch: memoryview) -> bool:
+    partition = hosted.partition
     return not (
-        hosted.partition.leadership is None
-        or hosted.is_internal
-        or hosted.partition.log.flushes_on_append
-        or is_transactional(batch)
+        partition.leadership is None or hosted.is_internal or partition.log.flushes_on_append or is_transactional(batch)
     )
 
 
@@ -106,23 +102,20 @@ class PartOfPromise:
             self._all.settled(self._number, outcome)
 
 
-class SeveralAcks:
+class SeveralAcks(Promise[list[Outcome]]):
     """The appends of one request that wait for their replicas, and what came of those that do not."""
 
-    __slots__ = ("_open", "_outcomes", "_parts", "promise")
+    __slots__ = ("_open", "_outcomes", "_parts")
 
     def __init__(self, outcomes: list[Outcome]) -> None:
-        self.promise: Promise[list[Outcome]] = Promise()
+        super().__init__()
+        self.is_one_of_many = True
         self._outcomes = outcomes
         self._parts: list[PartOfPromise] = []
         self._open = 0
 
-    def expect(self, hosted: Hosted, number: int) -> None:
-        """Wait for the replicas of that append, unless it was refused, or they have it already."""
-        info = self._outcomes[number]
-        if isinstance(info, KafkaError):
-            return
-        end_offset = info.last_offset + 1
+    def expect(self, hosted: Hosted, number: int, end_offset: int) -> None:
+        """Wait for the replicas of that append, unless they have it already."""
         outcome = hosted.partition.outcome(end_offset)
         if outcome is None:
             part = PartOfPromise(self, number, end_offset)
@@ -137,7 +130,7 @@ class SeveralAcks:
             self._outcomes[number] = KafkaError(outcome)
         self._open -= 1
         if not self._open:
-            self.promise.keep(self._outcomes)
+            self.keep(self._outcomes)
 
     def done(self) -> bool:
         return not self._open
@@ -153,35 +146,33 @@ def append_several_for_all(
     hosts: list[Hosted | None],
     batches: list[tuple[int, memoryview]],
     *,
-    acks: int,
     timeout_ms: int,
     answer: Callable[[list[Outcome]], bytes],
 ) -> bytes | Promise[list[Outcome]] | None:
     """As `append_for_all`, for a batch each to several partitions."""
-    if acks != ALL:
-        return None
     appends: list[tuple[Hosted, memoryview]] = []
     for hosted, (_, batch) in zip(hosts, batches, strict=True):
         if hosted is None or not _may_be_promised(hosted, batch):
             return None
         appends.append((hosted, batch))
+    append = node.replicas.append
     now_ms = node.world.clock.now_ms()
     outcomes: list[Outcome] = []
     for hosted, batch in appends:
         try:
-            outcomes.append(node.replicas.append(hosted, batch, now_ms=now_ms, for_all=True))
+            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True))
         except KafkaError as error:
             outcomes.append(error)
-    waiting = SeveralAcks(outcomes)
+    promise = SeveralAcks(outcomes)
     for number, (hosted, _) in enumerate(appends):
-        waiting.expect(hosted, number)
-    if waiting.done():
+        outcome = outcomes[number]
+        if not isinstance(outcome, KafkaError):
+            promise.expect(hosted, number, outcome.last_offset + 1)
+    if promise.done():
         return answer(outcomes)
-    promise = waiting.promise
-    promise.is_one_of_many = True
     promise.asked = answer
     promise.frame = _frame_of_several
-    node.purgatory.bound(waiting, timeout_ms=timeout_ms)
+    node.purgatory.bound(promise, timeout_ms=timeout_ms)
     return promise
 
 

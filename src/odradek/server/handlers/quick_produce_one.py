@@ -61,10 +61,10 @@ def _by_topic_id(several: QuickHandler) -> QuickHandler:
             transaction, acks, timeout_ms, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(
                 frame, position
             )
-            batch = _only_batch(frame, position + _REQUEST_BY_ID.size)
+            batch = _only_batch(frame, position + _REQUEST_BY_ID.size) if partitions == 2 else None
         except (StructError, IndexError, MalformedFrame):
             return several(node, frame, position, correlation_id)
-        if batch is None or partitions != 2 or topics != 2 or transaction:
+        if batch is None or topics != 2 or transaction:
             return several(node, frame, position, correlation_id)
         hosted = node.replicas.find_by_id(topic_id, index)
         if hosted is None:
@@ -95,11 +95,11 @@ def _by_name(version: int, several: QuickHandler) -> QuickHandler:
             name_end = position + 8 + name_size
             sized_name = bytes(frame[position + 8 : name_end])
             partitions, index = _PARTITION.unpack_from(frame, name_end)
-            batch = _only_batch(frame, name_end + _PARTITION.size)
+            batch = _only_batch(frame, name_end + _PARTITION.size) if partitions == 2 else None
             topic = sized_name[1:].decode()
         except (StructError, IndexError, MalformedFrame, UnicodeDecodeError):
             return several(node, frame, position, correlation_id)
-        if batch is None or partitions != 2 or topics != 2 or transaction or not 0 < name_size < 128:
+        if batch is None or topics != 2 or transaction or not 0 < name_size < 128:
             return several(node, frame, position, correlation_id)
         hosted = node.replicas.find(topic, index)
         if hosted is None:
