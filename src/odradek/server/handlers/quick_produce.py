@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from odradek.server.hosted import Hosted
     from odradek.server.node import Node
 
-Batches: TypeAlias = list[tuple[int, memoryview]]
-"""Partition index and batch."""
+Batches: TypeAlias = tuple[list[int], list[memoryview]]
+"""The indexes of partitions, and a batch for each."""
 
 MAX_PARTITIONS = 100
 """So many that counts fit into one byte, and few enough to prepare all of them before the first is appended."""
 
 _NO_ANSWER = b""
 _LEADER_VERSION = 10
-_END_OF_TOPIC_AND_REQUEST = b"\0\0"
-"""Neither has tagged fields."""
 
 _INT32 = Struct(">i")
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
@@ -78,14 +76,14 @@ def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
 def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
     try:
         transaction, acks, timeout_ms, topics, topic_id = _REQUEST_BY_ID.unpack_from(frame, position)
-        batches = _batches(frame, position + _REQUEST_BY_ID.size)
+        found = _batches(frame, position + _REQUEST_BY_ID.size)
     except (StructError, IndexError, MalformedFrame):
         return None
-    if transaction or topics != 2 or batches is None:
+    if transaction or topics != 2 or found is None:
         return None
+    indexes, batches = found
     find = node.replicas.find_by_id
-    hosts = [find(topic_id, index) for index, _ in batches]
-    indexes = [index for index, _ in batches]
+    hosts = [find(topic_id, index) for index in indexes]
 
     def answer(outcomes: list[Outcome]) -> bytes:
         return _answer(correlation_id, topic_id, indexes, outcomes) or declared_answer(
@@ -96,7 +94,7 @@ def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: i
             leaders=leaders_elsewhere(node, hosts, outcomes),
         )
 
-    return _appended(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
+    return _appended(node, hosts, batches, acks, timeout_ms, answer)
 
 
 def _by_name(version: int) -> QuickHandler:
@@ -105,15 +103,15 @@ def _by_name(version: int) -> QuickHandler:
             transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
             name_end = position + 8 + frame[position + 8]
             sized_name = bytes(frame[position + 8 : name_end])
-            batches = _batches(frame, name_end)
+            found = _batches(frame, name_end)
             topic = sized_name[1:].decode()
         except (StructError, IndexError, MalformedFrame, UnicodeDecodeError):
             return None
-        if transaction or topics != 2 or batches is None or not 0 < sized_name[0] < 128:
+        if transaction or topics != 2 or found is None or not 0 < sized_name[0] < 128:
             return None
+        indexes, batches = found
         find = node.replicas.find
-        hosts = [find(topic, index) for index, _ in batches]
-        indexes = [index for index, _ in batches]
+        hosts = [find(topic, index) for index in indexes]
 
         def answer(outcomes: list[Outcome]) -> bytes:
             return _answer(correlation_id, sized_name, indexes, outcomes) or declared_answer(
@@ -124,7 +122,7 @@ def _by_name(version: int) -> QuickHandler:
                 leaders=leaders_elsewhere(node, hosts, outcomes) if version >= _LEADER_VERSION else {},
             )
 
-        return _appended(node, hosts, batches, acks=acks, timeout_ms=timeout_ms, answer=answer)
+        return _appended(node, hosts, batches, acks, timeout_ms, answer)
 
     return handle
 
@@ -140,25 +138,24 @@ def _before_9(version: int) -> QuickHandler:
             transaction, acks, _, topics, name_size = _REQUEST_BEFORE_9.unpack_from(frame, position)
             name_end = position + 14 + name_size
             name = bytes(frame[position + 14 : name_end])
-            batches = _batches_before_9(frame, name_end)
+            found = _batches_before_9(frame, name_end)
             topic = name.decode()
         except (StructError, UnicodeDecodeError):
             return None
-        if transaction != -1 or topics != 1 or batches is None or name_size < 0:
+        if transaction != -1 or topics != 1 or found is None or name_size < 0:
             return None
+        indexes, batches = found
         find = node.replicas.find
-        outcomes = _append_all(node, [find(topic, index) for index, _ in batches], batches, acks)
+        outcomes = _append_all(node, [find(topic, index) for index in indexes], batches, acks)
         if outcomes is None:
             return None
         if not acks:
             return _NO_ANSWER
         size = fixed_bytes + name_size + len(batches) * partition_answer.size
         parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
-        for (index, _), outcome in zip(batches, outcomes, strict=True):
+        for index, outcome in zip(indexes, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                return declared_answer(
-                    version, correlation_id, zip([index for index, _ in batches], outcomes, strict=True), topic=topic
-                )
+                return declared_answer(version, correlation_id, zip(indexes, outcomes, strict=True), topic=topic)
             start = (outcome.log_start_offset,) if says_log_start else ()
             parts.append(
                 partition_answer.pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, *start, *rest)
@@ -175,16 +172,18 @@ def _batches(frame: memoryview, position: int) -> Batches | None:
     if not 0 < count <= MAX_PARTITIONS:
         return None
     position += 1
-    batches = []
+    indexes, batches = [], []
     for _ in range(count):
         (index,) = _INT32.unpack_from(frame, position)
         size, position = decode_uvarint(frame, position + 4)
         end = position + size - 1
         if size < 1 or frame[end]:
             return None
-        batches.append((index, frame[position:end]))
+        indexes.append(index)
+        batches.append(frame[position:end])
         position = end + 1
-    return batches if frame[position:] == _END_OF_TOPIC_AND_REQUEST else None
+    # Neither the topic nor the request has tagged fields.
+    return (indexes, batches) if len(frame) == position + 2 and not frame[position] and not frame[-1] else None
 
 
 def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
@@ -192,22 +191,22 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
     if not 0 < count <= MAX_PARTITIONS:
         return None
     position += 4
-    batches = []
+    indexes, batches = [], []
     for _ in range(count):
         index, size = _PARTITION_BEFORE_9.unpack_from(frame, position)
         position += 8
         if not 0 <= size <= len(frame) - position:
             return None
-        batches.append((index, frame[position : position + size]))
+        indexes.append(index)
+        batches.append(frame[position : position + size])
         position += size
-    return batches if position == len(frame) else None
+    return (indexes, batches) if position == len(frame) else None
 
 
 def _appended(
     node: Node,
     hosts: list[Hosted | None],
-    batches: Batches,
-    *,
+    batches: list[memoryview],
     acks: int,
     timeout_ms: int,
     answer: Callable[[list[Outcome]], bytes],
@@ -215,26 +214,26 @@ def _appended(
     """What follows from the batches; the answer must not look at them any more, because it may have to wait."""
     first = hosts[0]
     if acks == ALL and first is not None and first.partition.leadership is not None:
-        return append_several_for_all(node, hosts, batches, timeout_ms=timeout_ms, answer=answer)
+        return append_several_for_all(node, hosts, batches, timeout_ms, answer)
     outcomes = _append_all(node, hosts, batches, acks)
     if outcomes is None:
         return None
     return answer(outcomes) if acks else _NO_ANSWER
 
 
-def _append_all(node: Node, hosts: list[Hosted | None], batches: Batches, acks: int) -> list[Outcome] | None:
+def _append_all(node: Node, hosts: list[Hosted | None], batches: list[memoryview], acks: int) -> list[Outcome] | None:
     """Append each batch to its partition; None, and nothing done, if the declared way has to see to it."""
-    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+    for hosted, batch in zip(hosts, batches, strict=True):
         if hosted is None or needs_declared_way(hosted, batch, acks):
             return None
     replicas = node.replicas
     now_ms = node.world.clock.now_ms()
     outcomes: list[Outcome] = []
     failed: KafkaError | None = None
-    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+    for hosted, batch in zip(hosts, batches, strict=True):
         assert hosted is not None
         try:
-            outcomes.append(replicas.append(hosted, batch, now_ms=now_ms))
+            outcomes.append(replicas.append(hosted, batch, now_ms))
         except KafkaError as error:
             failed = error
             outcomes.append(error)

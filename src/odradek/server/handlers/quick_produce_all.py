@@ -26,7 +26,7 @@ class PromisedAck(Promise[ErrorCode]):
     __slots__ = ("end_offset",)
 
     def __init__(self, end_offset: int) -> None:
-        super().__init__()
+        Promise.__init__(self)
         self.is_one_of_many = True
         self.end_offset = end_offset
 
@@ -108,14 +108,18 @@ class SeveralAcks(Promise[list[Outcome]]):
     __slots__ = ("_open", "_outcomes", "_parts")
 
     def __init__(self, outcomes: list[Outcome]) -> None:
-        super().__init__()
+        Promise.__init__(self)
         self.is_one_of_many = True
         self._outcomes = outcomes
         self._parts: list[PartOfPromise] = []
         self._open = 0
 
-    def expect(self, hosted: Hosted, number: int, end_offset: int) -> None:
-        """Wait for the replicas of that append, unless they have it already."""
+    def expect(self, hosted: Hosted, number: int) -> None:
+        """Wait for the replicas of that append, unless it was refused, or they have it already."""
+        info = self._outcomes[number]
+        if isinstance(info, KafkaError):
+            return
+        end_offset = info.last_offset + 1
         outcome = hosted.partition.outcome(end_offset)
         if outcome is None:
             part = PartOfPromise(self, number, end_offset)
@@ -144,14 +148,13 @@ class SeveralAcks(Promise[list[Outcome]]):
 def append_several_for_all(
     node: Node,
     hosts: list[Hosted | None],
-    batches: list[tuple[int, memoryview]],
-    *,
+    batches: list[memoryview],
     timeout_ms: int,
     answer: Callable[[list[Outcome]], bytes],
 ) -> bytes | Promise[list[Outcome]] | None:
     """As `append_for_all`, for a batch each to several partitions."""
     appends: list[tuple[Hosted, memoryview]] = []
-    for hosted, (_, batch) in zip(hosts, batches, strict=True):
+    for hosted, batch in zip(hosts, batches, strict=True):
         if hosted is None or not _may_be_promised(hosted, batch):
             return None
         appends.append((hosted, batch))
@@ -165,9 +168,7 @@ def append_several_for_all(
             outcomes.append(error)
     promise = SeveralAcks(outcomes)
     for number, (hosted, _) in enumerate(appends):
-        outcome = outcomes[number]
-        if not isinstance(outcome, KafkaError):
-            promise.expect(hosted, number, outcome.last_offset + 1)
+        promise.expect(hosted, number)
     if promise.done():
         return answer(outcomes)
     promise.asked = answer
