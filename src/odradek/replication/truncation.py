@@ -13,8 +13,10 @@ def divergence(log: Log, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoc
 
     OFFSET_OUT_OF_RANGE if this log knows nothing of that time.
     """
-    if last_fetched_epoch < 0:
-        return None
+    if last_fetched_epoch < 0 or (
+        last_fetched_epoch == log.leader_epochs.latest and fetch_offset <= log.log_end_offset
+    ):
+        return None  # It knows no epoch; or the present one, in which it is: by far the most fetches.
     end = log.end_offset_for_epoch(last_fetched_epoch)
     if end.epoch < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -14,7 +14,6 @@ from odradek.ports import Disk, FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import (
     ATTRIBUTES_POSITION,
-    BATCH_HEADER,
     COMPRESSION_MASK,
     CONTROL_BIT,
     LENGTH_OVERHEAD,
@@ -28,19 +27,18 @@ from odradek.protocol.records.crc import crc32c
 from odradek.storage import recovery, timestamps, validation
 from odradek.storage.config import LogConfig
 from odradek.storage.leader_epochs import EpochEnd
-from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, KeptBatch, Producers
+from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers
 from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
 from odradek.storage.validation import SMALLEST_RECORD, Origin
 from odradek.values import value
 
-_unpack_header = BATCH_HEADER.unpack_from
 _patch = struct.Struct(">qii").pack_into
 """Base offset, batch length, leader epoch: the start of a header."""
 
 _unpack_plain = struct.Struct(">qi4xBIHi8xqqhii").unpack_from
-"""Of a header what `append_alone` looks at: all but the leader epoch and the base timestamp."""
+"""Of a header what a leader looks at: all but the leader epoch and the base timestamp."""
 
 _LARGEST_CODEC = int(Compression.ZSTD)
 NOT_PLAIN = -1
@@ -191,7 +189,7 @@ class Log(ReplicatedLog):
         return base_offset
 
     def append_as_leader(
-        self, batch: memoryview, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self, batch: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
         """Give exactly one batch the next offsets and write it; raises `KafkaError`, and then nothing has changed.
 
@@ -201,18 +199,16 @@ class Log(ReplicatedLog):
             (
                 given_offset,
                 length,
-                _,
                 magic,
                 crc,
                 attributes,
                 last_delta,
-                _,
                 max_timestamp,
                 producer_id,
                 producer_epoch,
                 base_sequence,
                 count,
-            ) = _unpack_header(batch)
+            ) = _unpack_plain(batch)
         except struct.error:
             raise validation.refuse_short(batch) from None
         size = len(batch)
@@ -244,14 +240,18 @@ class Log(ReplicatedLog):
 
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
+        producers = self.producers
         if producer_id >= 0:
-            earlier = self._check_producer(
-                batch, origin, attributes, producer_id, producer_epoch, base_sequence, last_delta
-            )
-            if earlier is not None:
-                return AppendInfo(
-                    earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
-                )
+            transactional = attributes & TRANSACTIONAL_BIT != 0
+            if origin is Origin.CLIENT:
+                earlier = producers.check(producer_id, producer_epoch, base_sequence, last_delta, transactional)
+                if earlier is not None:
+                    return AppendInfo(
+                        earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
+                    )
+            else:
+                control = attributes & CONTROL_BIT != 0
+                self._check_trusted(batch, producer_id, producer_epoch, control=control, transactional=transactional)
         segment = self._segments.active
         if (
             segment.size + size > self._segment_bytes
@@ -273,14 +273,8 @@ class Log(ReplicatedLog):
             if attributes & CONTROL_BIT:
                 self._replay_marker(segment, batch)
             else:
-                self.producers.appended(
-                    producer_id,
-                    producer_epoch,
-                    base_sequence,
-                    base_offset,
-                    last_delta,
-                    max_timestamp,
-                    attributes & TRANSACTIONAL_BIT != 0,
+                producers.appended(
+                    producer_id, producer_epoch, base_sequence, base_offset, last_delta, max_timestamp, transactional
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
 
@@ -303,7 +297,7 @@ class Log(ReplicatedLog):
 
     # Reading
 
-    def read(self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one: bool) -> LogRead:
+    def read(self, start_offset: int, max_bytes: int, end_offset: int, minimum_one: bool) -> LogRead:
         """Whole batches from the one that holds `start_offset` on, none of which reaches `end_offset`.
 
         At most `max_bytes`, but with `minimum_one` never less than one whole batch. One segment at a time.
@@ -314,9 +308,7 @@ class Log(ReplicatedLog):
                 f"offset {start_offset} is outside of {self.log_start_offset} to {self.log_end_offset}",
             )
         if start_offset < end_offset:
-            found = self._segments.find(
-                start_offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one=minimum_one
-            )
+            found = self._segments.find(start_offset, max_bytes, end_offset, minimum_one)
             if found is not None:
                 segment, position, end = found
                 return LogRead(segment.slice(position, end), segment.base_offset, position)
@@ -347,23 +339,11 @@ class Log(ReplicatedLog):
 
     # Inside
 
-    def _check_producer(
-        self,
-        batch: memoryview,
-        origin: Origin,
-        attributes: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        last_delta: int,
-    ) -> KeptBatch | None:
-        transactional = attributes & TRANSACTIONAL_BIT != 0
-        if attributes & CONTROL_BIT:
-            marker = read_end_txn_marker(batch)
-            if marker is not None:
-                self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
-        elif origin is Origin.CLIENT:
-            return self.producers.check(producer_id, producer_epoch, base_sequence, last_delta, transactional)
-        else:
+    def _check_trusted(
+        self, batch: memoryview, producer_id: int, producer_epoch: int, *, control: bool, transactional: bool
+    ) -> None:
+        """Whether a batch that a coordinator made may be appended: only epochs can stand in its way."""
+        if not control:
             self.producers.check_epoch(producer_id, producer_epoch, transactional=transactional)
-        return None
+        elif (marker := read_end_txn_marker(batch)) is not None:
+            self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)

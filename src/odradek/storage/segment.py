@@ -37,6 +37,9 @@ TAIL_BATCHES = 1024
 """How many of the last batches an active segment knows exactly (up to twice as many: it forgets half at a time)."""
 _MOST_TAIL_BATCHES = 2 * TAIL_BATCHES
 
+_NEAR_THE_END = 8
+"""So many of them are looked at first: followers that keep up want one of these."""
+
 _SCAN_BYTES = 4096
 _OFFSET_LENGTH_DELTA = struct.Struct(">qi11xi")
 """Of a batch header: base offset, batch length, last offset delta."""
@@ -151,9 +154,11 @@ class Segment:
         """Position and size of the first batch that ends at or behind this offset; (end, 0) if there is none."""
         offsets = self._tail_offsets
         if offsets:
-            found = bisect_left(offsets, offset)
-            if found == len(offsets):
+            if offset > offsets[-1]:
                 return self.size, 0
+            nearly_all = len(offsets) - _NEAR_THE_END
+            low = nearly_all if nearly_all > 0 and offset > offsets[nearly_all] else 0
+            found = bisect_left(offsets, offset, low)
             positions = self._tail_positions
             position = positions[found]
             if found or not position:  # Else an earlier batch, forgotten by now, may be the one.

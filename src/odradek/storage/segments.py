@@ -66,7 +66,7 @@ class Segments:
         self._marked_offset = offset
 
     def find(
-        self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one: bool
+        self, start_offset: int, max_bytes: int, end_offset: int, minimum_one: bool
     ) -> tuple[Segment, int, int] | None:
         """Segment, position and end of the batches that a read shall get; None if there are none for it."""
         number = self.number_of(start_offset)
