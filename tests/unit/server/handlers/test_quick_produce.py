@@ -226,14 +226,19 @@ def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, 
 def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
         quick = quick_produce_one(version)
-        whole = frame_of(node, version, "plain")
-        start = 4 + 10 + 2 + (1 if version >= 9 else 0)
+        start = 10 + 2 + (1 if version >= 9 else 0)
         ends = log_ends(node)
-        for cut in range(start, len(whole) - 1):
-            assert quick(node, memoryview(bytearray(whole[4 : cut + 4]))[: cut - 4], start - 4, 1) is None
-        assert quick(node, memoryview(bytearray(whole[4:] + b"x")), start - 4, 1) is None
+        for partitions in ((0,), (0, 1)):
+            whole = frame_of(node, version, "plain", partitions=partitions)[4:]
+            for cut in range(start, len(whole)):
+                assert quick(node, memoryview(bytearray(whole[:cut])), start, 1) is None
+            assert quick(node, memoryview(bytearray(whole + b"x")), start, 1) is None
+            for tagged in (1, 2, 3) if version >= 9 else ():  # The request, its topic, the topic's last partition.
+                spoilt = bytearray(whole)
+                spoilt[-tagged] = 1
+                assert quick(node, memoryview(spoilt), start, 1) is None
         synced = frame_of(node, version, "synced")
-        assert quick(node, memoryview(bytearray(synced[4:])), start - 4, 1) is None
+        assert quick(node, memoryview(bytearray(synced[4:])), start, 1) is None
         assert log_ends(node) == ends
 
     on_a_node(tmp_path, test)
