@@ -181,12 +181,12 @@ class Partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if for_all and leadership.are_too_few(leadership.in_sync.committed, log.config.min_insync_replicas):
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-            return log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
+            return log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin)
         if origin is Origin.CLIENT:
             base_offset = log.append_alone(batch, self.state.leader_epoch, now_ms)
             if base_offset != NOT_PLAIN:
                 return AppendInfo(base_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset, False)
-        info = log.append_as_leader(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms, origin=origin)
+        info = log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin)
         if not (log.flushes_on_append and log.flush_due(now_ms)):
             log.advance_high_watermark(log.log_end_offset)
         return info
