@@ -14,7 +14,7 @@ from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.leader import Leadership
 from odradek.replication.partition import Partition
 from odradek.replication.surroundings import Surroundings
-from odradek.server.handlers import fetch
+from odradek.server import fetch_collector
 from odradek.server.running_shard import RunningShard
 from odradek.sim.disk import SimulatedDisk
 from odradek.sim.replication_faults import ReplicationFaults
@@ -86,7 +86,7 @@ def test_a_watermark_of_the_leader_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 def test_a_follower_that_never_compares_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "divergence", lambda log, **_: None)
+    monkeypatch.setattr(fetch_collector, "divergence", lambda log, **_: None)
     assert caught(
         *LOST,
         "was refused without a reason",
@@ -113,11 +113,11 @@ def test_a_replica_that_comes_in_before_the_epochs_start(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_read_beyond_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_it(self: fetch.Collector, hosted: Any) -> Offset:
+    def all_of_it(self: fetch_collector.Collector, hosted: Any) -> Offset:
         end: Offset = hosted.partition.log.log_end_offset
         return end
 
-    monkeypatch.setattr(fetch.Collector, "_readable_end", all_of_it)
+    monkeypatch.setattr(fetch_collector.Collector, "_readable_end", all_of_it)
     assert caught(*LOST, aims=("strike_last_in_sync", "_isolate"))
 
 
@@ -174,7 +174,7 @@ def test_fetches_of_epochs_that_are_over(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Partition, "require_leader", anyone)
     monkeypatch.setattr(Partition, "require_follower", still)
-    monkeypatch.setattr(fetch, "divergence", lambda log, **_: None)
+    monkeypatch.setattr(fetch_collector, "divergence", lambda log, **_: None)
     assert caught(*LOST, "NoneType", "gave up", aims=("_hold", "_isolate", "strike_successor"))
 
 

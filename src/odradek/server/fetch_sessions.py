@@ -7,17 +7,18 @@ so that there is one way to collect records and one way to wait for them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odradek.ids import ZERO_UUID, Uuid
+from odradek.ids import ZERO_UUID, LeaderEpoch, Offset, Uuid
 from odradek.ports import Clock, Entropy
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.replication.surroundings import NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from odradek.protocol.messages.fetch import FetchPartition, FetchRequest
     from odradek.server.hosted import Hosted
+    from odradek.server.purgatory import Expiring
     from odradek.server.replicas import Replicas
 
 FINAL_EPOCH = -1
@@ -63,11 +64,11 @@ class WatchedPartition:
         """By a replication throttle, when it was last looked at: what is appended to it is worth no answer then."""
 
     def update(self, wanted: FetchPartition) -> None:
-        self.fetch_offset = wanted.fetch_offset
+        self.fetch_offset = Offset(wanted.fetch_offset)
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-        self.log_start_offset = wanted.log_start_offset
+        self.last_fetched_epoch = LeaderEpoch(wanted.last_fetched_epoch)
+        self.log_start_offset = Offset(wanted.log_start_offset)
 
     def changed(self, added_bytes: int) -> None:
         """The partition has more, or something else to tell."""
@@ -84,7 +85,9 @@ class FetchSession:
     """The partitions of one reader, and which of them may have something new."""
 
     __slots__ = (
+        "broker_epoch",
         "dirty",
+        "ending",
         "epoch",
         "id",
         "last_used_ms",
@@ -100,14 +103,28 @@ class FetchSession:
         self.id = session_id
         self.replica_id = replica_id
         """Whose it is; below 0 if it is a consumer's."""
+        self.broker_epoch = NO_BROKER_EPOCH
+        """And in which incarnation, as of its last request in the declared way;"""
+        self.ending: bytes | None = None
+        """its further requests end like that, if they can be read in the quick way."""
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
         self.partitions: dict[tuple[str | Uuid, int], WatchedPartition] = {}
         self.dirty: dict[WatchedPartition, None] = {}
         self.watching = False
-        self.waiter: asyncio.Future[bool] | None = None
+        self.waiter: Expiring | None = None
+        """The request that is not answered yet, as there was too little to tell."""
         self.missing_bytes = 0
+
+    def park(self, waiter: Expiring, missing_bytes: int) -> None:
+        """Let it be told once there are so many bytes more. With two connections on one session, the older request is
+        let go with what there is."""
+        self.watch()
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(True)
+        self.missing_bytes = missing_bytes
+        self.waiter = waiter
 
     def want(self, request: FetchRequest, replicas: Replicas) -> None:
         """Take over what a request adds, moves and forgets."""
@@ -208,6 +225,16 @@ class FetchSessions:
             session.watch()
         return session, False
 
+    def find(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def go_on(self, session: FetchSession) -> None:
+        """Its next request has come."""
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        session.last_used_ms = self._clock.monotonic_ms()
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+
     def done(self, session: FetchSession) -> None:
         """Its answer is made: a session of one request ends."""
         if session.id == NO_SESSION:
@@ -223,10 +250,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
-        session.last_used_ms = self._clock.monotonic_ms()
-        del self._sessions[session.id]
-        self._sessions[session.id] = session
+        self.go_on(session)
         session.resolve_missing(replicas)
         session.want(request, replicas)
         return session

@@ -12,26 +12,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
-from odradek.ids import LeaderEpoch, NodeId, Offset, Uuid
+from odradek.ids import LeaderEpoch, NodeId, Offset
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
 from odradek.replication import follower
+from odradek.replication.fetch_forms import VERSION, Answered
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
 from odradek.server.fetch_answer import FetchAnswer
+from odradek.server.fetch_requests import FetchRequests, Followed, Key
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.hosted import Hosted
 from odradek.server.leader_connections import LeaderConnections
@@ -42,16 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Key: TypeAlias = tuple[Uuid, int]
-
 TOGETHER_S = 0.003
 """Partitions come in by the dozen when a leader goes: so long the first of them wait for the others."""
 
 FIRST_PAUSE_MS = 10
 """After a first failure; doubled with each further one, up to `replica.fetch.backoff.ms`."""
 
-UNKNOWN_LAG = -1
-_REPLICA_STATE_VERSION = 15
 _WORTH_A_WORD = 5
 """A new leader may need a moment to hear that it leads: only who fails again and again gets into the log."""
 _EVERY = 60
@@ -61,24 +51,6 @@ _SESSION_ERRORS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-
-
-class Followed:
-    """One partition as its fetcher sees it."""
-
-    __slots__ = ("asked_offset", "failures", "hosted", "key", "lag", "leader_epoch", "since", "timer")
-
-    def __init__(self, hosted: Hosted) -> None:
-        self.hosted = hosted
-        self.key: Key = (hosted.topic_id, hosted.index)
-        self.leader_epoch = hosted.partition.state.leader_epoch
-        self.asked_offset = Offset(-1)
-        self.since = -1
-        """The request that asked for it from where it stands now; what answers an earlier one is out of date."""
-        self.lag = UNKNOWN_LAG
-        """Committed records that the leader had and this node had not, as of the last answer."""
-        self.failures = 0
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Fetcher:
@@ -94,7 +66,10 @@ class Fetcher:
         self._serial = 0
         self._session_since = 0
         """The request that asked for the present session: what answers an earlier one speaks of another."""
+        self._requests = FetchRequests(fetchers.config, fetchers.client_id)
         self._leader = LeaderConnections(fetchers, leader_id)
+        self._asked: FetchAnswer
+        """Of the request that is under way."""
         self._nudged: asyncio.Future[None] | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
         self._throttled: dict[Key, Followed] = {}
@@ -173,90 +148,92 @@ class Fetcher:
             if not len(self._plan):
                 await self._rest(None)
                 continue
-            version = _fetch_version(connection)
-            serial, full, request = self._next_request(version)
-            answer = FetchAnswer(self._nudge)
-            timeout_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
-            connection.ask_for(answer, request, FetchResponse, version, timeout_ms=timeout_ms)
-            while not answer.done() and not (self._plan.has_news() and not full):
+            self._ask(connection)
+            while not self._asked.done() and not (self._plan.has_news() and not self._asked.full):
                 await self._rest(None)
-            if answer.done():
-                self._handle(answer.result(), serial, full=full)
-                self._failures = 0
-            else:
-                answer.on_arrival = partial(asyncio.get_running_loop().call_soon, self._handle_late, serial, answer)
+            asked = self._asked
+            if not asked.done():
+                asked.on_arrival = partial(asyncio.get_running_loop().call_soon, self._handle_late, asked)
                 connection = await self._leader.connection(1)
                 self._leader.opened.reverse()
+            elif not asked.is_taken:
+                self._handle(asked.result(), asked)
+                self._failures = 0
 
-    def _next_request(self, version: int) -> tuple[int, bool, FetchRequest]:
+    def _ask(self, connection: Connection) -> None:
+        """Send the next request."""
         self._serial += 1
-        config, me = self._config, self._fetchers.node_id
-        epoch = self._replicas.surroundings.broker_epoch
+        config = self._config
+        broker_epoch = self._replicas.surroundings.broker_epoch
         opens_session = self._plan.opens_session
         planned = self._plan.next_fetch()
-        request = FetchRequest(
-            replica_id=me,
-            replica_state=ReplicaState(replica_id=me, replica_epoch=epoch),
-            # The first answer opens a session; until it is there, nothing can overtake it.
-            max_wait_ms=0 if opens_session else config.replica_fetch_wait_max_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=planned.session_id,
-            session_epoch=planned.session_epoch,
-            topics=[],
-            forgotten_topics_data=_forgotten(planned.forgotten),
-        )
-        if version >= _REPLICA_STATE_VERSION:
-            request.replica_id = -1
-        topics: dict[Uuid, FetchTopic] = {}
-        for key in planned.mentioned:
-            followed = self._followed[key]
-            position = follower.position_of(followed.hosted.partition.log)
-            followed.asked_offset = position.fetch_offset
-            followed.since = self._serial
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic_id=key[0], partitions=[])
-                request.topics.append(topic)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=key[1],
-                    current_leader_epoch=followed.leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                    replica_directory_id=followed.hosted.directory.directory_id,
-                )
-            )
         full = planned.session_epoch == FULL_EPOCH
         if full:
             self._session_since = self._serial
-        return self._serial, full, request
+        mentioned = [self._followed[key] for key in planned.mentioned]
+        for followed in mentioned:
+            followed.asked_offset = followed.hosted.partition.log.log_end_offset
+            followed.since = self._serial
+        self._asked = asked = FetchAnswer(self._serial, connection, self._arrived, full=full)
+        version = _fetch_version(connection)
+        # The first answer opens a session; until it is there, nothing can overtake it.
+        max_wait_ms = 0 if opens_session else config.replica_fetch_wait_max_ms
+        timeout_ms = config.replica_socket_timeout_ms + max_wait_ms
+        if version == VERSION and not full and not planned.forgotten:
+            connection.ask_with(
+                lambda correlation_id: self._requests.frame(correlation_id, planned, mentioned, broker_epoch),
+                asked,
+                timeout_ms=timeout_ms,
+            )
+        else:
+            request = self._requests.message(
+                planned, mentioned, version, broker_epoch=broker_epoch, max_wait_ms=max_wait_ms
+            )
+            connection.ask_for(asked, request, FetchResponse, version, timeout_ms=timeout_ms)
 
     # Answers.
 
-    def _handle_late(self, serial: int, answer: FetchAnswer) -> None:
-        """Of a request that was overtaken by another one."""
-        if answer.exception() is not None or not self._leader.opened:
+    def _arrived(self) -> None:
+        """The answer is there; where it says nothing that has to be thought over, the next request goes out at once."""
+        asked = self._asked
+        answered = None if self._throttled else asked.plain()
+        if answered is None:
+            self._nudge()
             return
         try:
-            self._handle(answer.result(), serial, full=False)
-        except KafkaError:
+            self._take_all(answered, asked.serial)
+            asked.is_taken = True
+            self._failures = 0
+            if len(self._plan):
+                self._ask(asked.connection)
+            else:
+                self._nudge()
+        except Exception as failure:
+            self._fetchers.on_failure(failure)
+            raise
+
+    def _handle_late(self, asked: FetchAnswer) -> None:
+        """Of a request that was overtaken by another one."""
+        if asked.exception() is not None or not self._leader.opened:
+            return
+        try:
+            self._handle(asked.result(), asked)
+        except (ClientError, KafkaError):
             self._plan.lost()
         except Exception as failure:
             self._fetchers.on_failure(failure)
             raise
         self._nudge()
 
-    def _handle(self, response: FetchResponse, serial: int, *, full: bool) -> None:
+    def _handle(self, response: FetchResponse, asked: FetchAnswer) -> None:
+        serial = asked.serial
         if response.error_code:
             if response.error_code in _SESSION_ERRORS:
                 if serial >= self._session_since:
                     self._plan.lost()
                 return
             raise KafkaError(ErrorCode(response.error_code))
-        if full:
+        if asked.full:
             self._plan.opened(response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
@@ -264,52 +241,70 @@ class Fetcher:
                 if followed is not None and 0 <= followed.since <= serial:
                     self._handle_partition(followed, data)
 
+    def _take_all(self, answered: list[Answered], serial: int) -> None:
+        """The same for an answer without any error."""
+        for topic_id, index, high_watermark, log_start_offset, records in answered:
+            followed = self._followed.get((topic_id, index))
+            if followed is not None and 0 <= followed.since <= serial:
+                self._take_in(followed, records, high_watermark, log_start_offset)
+
     def _handle_partition(self, followed: Followed, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
             self._send_off(self._find_place(followed))
         elif data.error_code:
             self._try_later(followed, ErrorCode(data.error_code))
-        else:
+        elif data.diverging_epoch.epoch >= 0:
+            told = data.diverging_epoch
+            end = EpochEnd(LeaderEpoch(told.epoch), Offset(told.end_offset))
             try:
-                if data.diverging_epoch.epoch >= 0:
-                    told = data.diverging_epoch
-                    end = EpochEnd(LeaderEpoch(told.epoch), Offset(told.end_offset))
-                    self._cut(followed, lambda: follower.cut_diverged(followed.hosted.partition.log, end))
-                    self._want(followed)
-                else:
-                    self._take(followed, data)
-            except OSError as failure:
-                broken = self._replicas.storage_error(followed.hosted, failure)
-                self._try_later(followed, broken.code, broken.message)
-            except KafkaError as refused:
-                self._try_later(followed, refused.code, refused.message)
+                self._cut(followed, lambda: follower.cut_diverged(followed.hosted.partition.log, end))
+            except (OSError, KafkaError) as failure:
+                self._failed(followed, failure)
             else:
                 followed.failures = 0
+                self._want(followed)
+        else:
+            records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
+            self._take_in(followed, records, data.high_watermark, data.log_start_offset)
 
-    def _take(self, followed: Followed, data: PartitionData) -> None:
+    def _take_in(self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
+        try:
+            self._take(followed, records, high_watermark, log_start_offset)
+        except (OSError, KafkaError) as failure:
+            self._failed(followed, failure)
+        else:
+            followed.failures = 0
+
+    def _failed(self, followed: Followed, failure: OSError | KafkaError) -> None:
+        if isinstance(failure, OSError):
+            failure = self._replicas.storage_error(followed.hosted, failure)
+        self._try_later(followed, failure.code, failure.message)
+
+    def _take(self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
         hosted = followed.hosted
         partition_log = hosted.partition.log
-        before = partition_log.log_end_offset, partition_log.log_start_offset
-        records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
+        end_before, start_before = partition_log.log_end_offset, partition_log.log_start_offset
         now_ms = self._fetchers.world.clock.now_ms()
-        hosted.held_bytes += len(records)
+        size = len(records)
+        hosted.held_bytes += size
         moved = follower.take(
             partition_log,
             records,
             fetch_offset=followed.asked_offset,
-            high_watermark=data.high_watermark,
-            log_start_offset=data.log_start_offset,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
             now_ms=now_ms,
         )
-        followed.lag = max(data.high_watermark - partition_log.log_end_offset, 0)
-        hosted.replication_bytes_in += len(records)
+        end = partition_log.log_end_offset
+        followed.lag = max(high_watermark - end, 0)
+        hosted.replication_bytes_in += size
         if hosted.follower_throttle is not None:
-            self._replicas.throttles.taken(len(records))
-        hosted.first_offset = Offset(hosted.first_offset + partition_log.log_end_offset - before[0])
+            self._replicas.throttles.taken(size)
+        hosted.first_offset = Offset(hosted.first_offset + end - end_before)
         if moved:
             hosted.committed()
-        if before == (partition_log.log_end_offset, partition_log.log_start_offset):
+        if end == end_before and partition_log.log_start_offset == start_before:
             return
         if partition_log.flushes_on_append and partition_log.flush_due(now_ms):
             self._pause(followed)
@@ -455,10 +450,3 @@ class Fetcher:
 
 def _fetch_version(connection: Connection) -> int:
     return min(connection.versions[ApiKey.FETCH][1], FetchRequest.max_stable_version)
-
-
-def _forgotten(keys: tuple[Key, ...]) -> list[ForgottenTopic]:
-    topics: dict[Uuid, ForgottenTopic] = {}
-    for topic_id, index in keys:
-        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
-    return list(topics.values())

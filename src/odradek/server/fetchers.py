@@ -9,7 +9,8 @@ from typing import Any
 from odradek.ids import NodeId
 from odradek.ports import World
 from odradek.server.config import NodeConfig
-from odradek.server.fetcher import Fetcher, Key
+from odradek.server.fetch_requests import Key
+from odradek.server.fetcher import Fetcher
 from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 
@@ -25,6 +26,7 @@ class Fetchers:
         self.world = world
         self.replicas = replicas
         self.node_id = NodeId(config.node_id)
+        self.client_id = f"broker-{config.node_id}-fetcher-0"
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when an invariant is broken: the node must stop."""
         self._by_leader: dict[NodeId, Fetcher] = {}

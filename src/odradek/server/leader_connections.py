@@ -50,7 +50,7 @@ class LeaderConnections:
             self._fetchers.world.network,
             host=address[0],
             port=address[1],
-            client_id=f"broker-{self._fetchers.node_id}-fetcher-0",
+            client_id=self._fetchers.client_id,
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             answer_timeout_ms=self._fetchers.config.replica_socket_timeout_ms,
         )

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from odradek.ports import Part
+
 ResultT = TypeVar("ResultT")
 
 
@@ -28,7 +30,7 @@ class Promise(Generic[ResultT]):
         """Whether others of the same connection are likely to be kept in the same breath: they leave together."""
         self.asked: Any = None
         """The request, where `frame` wants to know it."""
-        self.frame: Callable[[Promise[ResultT], int], bytes] | None = None
+        self.frame: Callable[[Promise[ResultT], int], bytes | list[Part]] | None = None
         """How a quick handler makes the whole answer of it, for a correlation id."""
 
     def keep(self, result: ResultT) -> None:

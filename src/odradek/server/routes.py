@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from odradek.server.dispatch import Endpoint
     from odradek.server.node import Node
 
-QuickAnswer: TypeAlias = bytes | Promise[Any] | None
+QuickAnswer: TypeAlias = bytes | list[Part] | Promise[Any] | None
 QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], QuickAnswer]
-"""(node, frame, where the request begins, correlation id) to the whole answer, empty where none is sent.
+"""(node, frame, where the request begins, correlation id) to the whole answer or its parts, empty where none is sent.
 
 A promise, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows, and
 nothing was done: the declared way takes over.

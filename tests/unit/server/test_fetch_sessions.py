@@ -15,8 +15,8 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.fetch import FetchResponse
+from odradek.server.fetch_collector import Collector
 from odradek.server.fetch_sessions import LARGEST_EPOCH
-from odradek.server.handlers.fetch import Collector
 from odradek.server.node import SESSION_EVICTION_MS
 
 BY_NAME = 12

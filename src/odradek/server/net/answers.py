@@ -118,17 +118,18 @@ class Answers(ABC):
                 slot.parts = self._encode(slot.endpoint, slot.correlation_id, response)
                 self._send_finished()
             return
+        parts: list[Part] = [answer] if isinstance(answer, bytes) else answer
         if promise.is_one_of_many:
-            slot.parts = [answer]
+            slot.parts = parts
             if not self._sends_soon:
                 self._sends_soon = True
                 asyncio.get_running_loop().call_soon(self._send_gathered)
             return
         if len(waiting) == 1 and not self._answers:
             waiting.popleft()
-            self._wire.send((answer,))
+            self._wire.send(parts)
         else:
-            slot.parts = [answer]
+            slot.parts = parts
             self._send_finished()
         if self._paused and not self._closed:
             asyncio.get_running_loop().call_soon(self._serve_held_frames)

@@ -202,6 +202,8 @@ class Connection(Answers):
             self.last_request_ms = self._clock.monotonic_ms()
             if isinstance(answer, Promise):
                 self._await(endpoint, correlation_id, answer)
+            elif isinstance(answer, list):
+                self._wire.send(answer)
             else:
                 if answer:
                     self._wire.send((answer,))
@@ -369,8 +371,11 @@ class Connection(Answers):
             self._await(endpoint, correlation_id, answer)
         elif self._waiting:
             slot = Slot(endpoint, correlation_id, self.last_request_ms)
-            slot.parts = [answer] if answer else []
+            slot.parts = answer if isinstance(answer, list) else [answer] if answer else []
             self._waiting.append(slot)
+        elif isinstance(answer, list):
+            self._answer_bytes += sum(map(len, answer))
+            self._answers += answer
         elif answer:
             self._answers.append(answer)
         return True

@@ -1,0 +1,136 @@
+"""What a follower asks its leader: a message, or within a session that goes on as usual, the bytes of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from odradek.ids import NodeId, Offset, Uuid
+from odradek.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from odradek.replication import follower
+from odradek.replication.fetch_forms import RequestForm, gathered, written, written_directory
+from odradek.replication.fetch_plan import PlannedFetch
+from odradek.server.config import NodeConfig
+from odradek.server.hosted import Hosted
+
+Key: TypeAlias = tuple[Uuid, int]
+
+UNKNOWN_LAG = -1
+_REPLICA_STATE_VERSION = 15
+
+
+class Followed:
+    """One partition as its fetcher sees it."""
+
+    __slots__ = ("asked_offset", "directory", "failures", "hosted", "key", "lag", "leader_epoch", "since", "timer")
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.key: Key = (hosted.topic_id, hosted.index)
+        self.leader_epoch = hosted.partition.state.leader_epoch
+        self.directory = written_directory(hosted.directory.directory_id)
+        self.asked_offset = Offset(-1)
+        self.since = -1
+        """The request that asked for it from where it stands now; what answers an earlier one is out of date."""
+        self.lag = UNKNOWN_LAG
+        """Committed records that the leader had and this node had not, as of the last answer."""
+        self.failures = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class FetchRequests:
+    """Of one follower, to one leader."""
+
+    def __init__(self, config: NodeConfig, client_id: str) -> None:
+        self._config = config
+        self._client_id = client_id
+        self._form: RequestForm | None = None
+
+    def message(
+        self,
+        planned: PlannedFetch[Key],
+        mentioned: Iterable[Followed],
+        version: int,
+        *,
+        broker_epoch: int,
+        max_wait_ms: int,
+    ) -> FetchRequest:
+        request = self._empty(broker_epoch, max_wait_ms)
+        request.session_id = planned.session_id
+        request.session_epoch = planned.session_epoch
+        request.forgotten_topics_data = _forgotten(planned.forgotten)
+        if version < _REPLICA_STATE_VERSION:
+            request.replica_id = self._config.node_id
+        topics: dict[Uuid, FetchTopic] = {}
+        for followed in mentioned:
+            topic_id, index = followed.key
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
+                request.topics.append(topic)
+            position = follower.position_of(followed.hosted.partition.log)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=followed.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=self._config.replica_fetch_max_bytes,
+                    replica_directory_id=followed.hosted.directory.directory_id,
+                )
+            )
+        return request
+
+    def frame(
+        self, correlation_id: int, planned: PlannedFetch[Key], mentioned: Sequence[Followed], broker_epoch: int
+    ) -> bytes:
+        """The same for one that forgets nothing, as bytes, of the version that `fetch_forms` knows."""
+        form = self._form
+        if form is None or form.broker_epoch != broker_epoch:
+            example = self._empty(broker_epoch, self._config.replica_fetch_wait_max_ms)
+            form = self._form = RequestForm(self._client_id, example)
+        max_bytes = self._config.replica_fetch_max_bytes
+        topics: dict[Uuid, list[bytes]] = {}
+        for followed in mentioned:
+            topic_id, index = followed.key
+            log = followed.hosted.partition.log
+            partition = written(
+                index,
+                followed.leader_epoch,
+                log.log_end_offset,
+                log.leader_epochs.latest,
+                log.log_start_offset,
+                max_bytes,
+                followed.directory,
+            )
+            known = topics.get(topic_id)
+            if known is None:
+                topics[topic_id] = [partition]
+            else:
+                known.append(partition)
+        return form.frame(correlation_id, planned.session_id, planned.session_epoch, gathered(topics))
+
+    def _empty(self, broker_epoch: int, max_wait_ms: int) -> FetchRequest:
+        config = self._config
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=NodeId(config.node_id), replica_epoch=broker_epoch),
+            max_wait_ms=max_wait_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            topics=[],
+        )
+
+
+def _forgotten(keys: tuple[Key, ...]) -> list[ForgottenTopic]:
+    topics: dict[Uuid, ForgottenTopic] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
+    return list(topics.values())

@@ -1,0 +1,254 @@
+"""Fetch of a follower in the quick way: it is in step with this leader, in a session, and asks for what comes next.
+
+Every batch of a replicated partition is fetched by every follower, so on a busy cluster this is what leaders do most.
+Such a request is neither decoded nor handled by a coroutine, and its answer is packed as it stands. Whatever is out of
+step (another epoch, another incarnation, a throttle, a follower that is not in sync) goes the declared way, also if it
+gets there while the request waits; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from odradek.ids import NodeId, Uuid
+from odradek.ports import FileSlice, Part
+from odradek.protocol.codec import parts_encoder
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.frame import response_frame
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.primitives import encode_uvarint
+from odradek.replication.fetch_forms import VERSION, answer_head, answered, read_front, read_partitions
+from odradek.server.fetch_collector import Collector, Reader, name_leaders
+from odradek.server.fetch_sessions import FetchSession, WatchedPartition
+from odradek.server.promise import Promise
+
+if TYPE_CHECKING:
+    from odradek.server.hosted import Hosted
+    from odradek.server.node import Node
+    from odradek.server.routes import QuickAnswer, QuickHandler
+
+_TopicNews: TypeAlias = "tuple[Uuid, list[tuple[WatchedPartition, Hosted, FileSlice | bytes]]]"
+
+_NO_TAGGED_FIELDS = b"\0"
+
+
+def quick_fetch(version: int) -> QuickHandler | None:
+    """For the one version whose bytes are known."""
+    return _quick if version == VERSION else None
+
+
+def _quick(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
+    front = read_front(frame, position)
+    if front is None:
+        return None
+    max_wait_ms, min_bytes, max_bytes, _, session_id, session_epoch = front
+    sessions = node.fetch_sessions
+    session = sessions.find(session_id)
+    if session is None or session.ending is None or session.epoch != session_epoch:
+        return None
+    asked = read_partitions(frame, position, session.ending)
+    if asked is None:
+        return None
+    partitions, dirty = session.partitions, session.dirty
+    for each in asked:
+        entry = partitions.get(each[:2])
+        if entry is None:
+            return None
+        # Should the declared way have to take over, it finds no more than it would write there itself.
+        (
+            _,
+            _,
+            entry.current_leader_epoch,
+            entry.fetch_offset,
+            entry.last_fetched_epoch,
+            entry.log_start_offset,
+            entry.max_bytes,
+        ) = each
+        dirty[entry] = None
+    fetch = FollowerFetch(node, session, min(max_bytes, node.config.fetch_max_bytes))
+    if not fetch.is_in_step():
+        return None
+    sessions.go_on(session)
+    fetch.note()
+    fetch.collect()
+    missing_bytes = min(min_bytes, fetch.max_bytes) - fetch.size
+    if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions or not fetch.is_plain:
+        return fetch.parts(correlation_id)
+    session.park(fetch, missing_bytes)
+    node.purgatory.bound(fetch, timeout_ms=max_wait_ms)
+    return fetch
+
+
+class FollowerFetch(Promise[None]):
+    """One request; while it waits it is told, as a future would be, that there is more or that its time is up."""
+
+    __slots__ = ("_found", "_is_woken", "_node", "_session", "is_plain", "max_bytes", "size")
+
+    def __init__(self, node: Node, session: FetchSession, max_bytes: int) -> None:
+        super().__init__()
+        self.frame = _frame
+        self.max_bytes = max_bytes
+        self.size = 0
+        """Of the records found."""
+        self.is_plain = True
+        """Whether nothing got in the way of that."""
+        self._node = node
+        self._session = session
+        self._found: dict[WatchedPartition, FileSlice | bytes] = {}
+        """The records of those that were looked at, since the request came."""
+        self._is_woken = False
+
+    def is_in_step(self) -> bool:
+        """Whether this node leads all that it has to look at, and the follower is in sync and has the same history."""
+        session = self._session
+        replica_id = NodeId(session.replica_id)
+        if not self._node.replicas.surroundings.knows(replica_id, session.broker_epoch):
+            return False
+        for entry in session.dirty:
+            hosted = entry.hosted
+            if hosted is None or hosted.leader_throttle is not None:
+                return False
+            leadership = hosted.partition.leadership
+            log = hosted.partition.log
+            if (
+                leadership is None
+                or replica_id not in leadership.in_sync.committed
+                or entry.current_leader_epoch != leadership.leader_epoch
+                or entry.last_fetched_epoch != log.leader_epochs.latest
+                or not log.log_start_offset <= entry.fetch_offset <= log.log_end_offset
+            ):
+                return False
+        return True
+
+    def note(self) -> None:
+        """The follower has all that is before what it asks for."""
+        session = self._session
+        replica_id, broker_epoch = NodeId(session.replica_id), session.broker_epoch
+        note_fetch = self._node.replicas.note_fetch
+        for entry in list(session.dirty):
+            assert entry.hosted is not None
+            note_fetch(entry.hosted, replica_id, entry.fetch_offset, entry.log_start_offset, broker_epoch)
+
+    def collect(self) -> None:
+        """Find what there is for a follower that is in step."""
+        dirty = self._session.dirty
+        found = self._found
+        max_bytes = self.max_bytes
+        size = 0
+        try:
+            for entry in list(dirty):
+                assert entry.hosted is not None
+                log = entry.hosted.partition.log
+                end_offset = log.log_end_offset
+                records: FileSlice | bytes = b""
+                if entry.fetch_offset >= end_offset:
+                    del dirty[entry]
+                elif not size or size < max_bytes:
+                    records = log.read(
+                        entry.fetch_offset,
+                        max_bytes=min(entry.max_bytes, max(max_bytes - size, 0)),
+                        end_offset=end_offset,
+                        minimum_one=not size,
+                    ).records
+                    if records:
+                        size += len(records)
+                        # To the end of the line after its turn, or those behind it would never get theirs.
+                        del dirty[entry]
+                        dirty[entry] = None
+                found[entry] = records
+        except (OSError, KafkaError):
+            self.is_plain = False
+        self.size = size
+
+    def parts(self, correlation_id: int) -> list[Part]:
+        """The answer."""
+        if not self.is_plain:
+            return self._declared_parts(correlation_id)
+        topics = self._news()
+        parts: list[Part] = []
+        text = b""
+        for topic_id, entries in topics:
+            text += topic_id + encode_uvarint(len(entries) + 1)
+            for entry, hosted, records in entries:
+                log = hosted.partition.log
+                entry.sent_high_watermark = log.high_watermark
+                entry.sent_log_start_offset = log.log_start_offset
+                text += answered(
+                    entry.index, log.high_watermark, log.last_stable_offset, log.log_start_offset, len(records)
+                )
+                if records:
+                    hosted.replication_bytes_out += len(records)
+                    parts += (text, records)
+                    text = _NO_TAGGED_FIELDS
+                else:
+                    text += _NO_TAGGED_FIELDS
+            text += _NO_TAGGED_FIELDS
+        parts.append(text + _NO_TAGGED_FIELDS)
+        head = answer_head(correlation_id, self._session.id, len(topics), sum(map(len, parts)))
+        first = parts[0]
+        assert isinstance(first, bytes)
+        parts[0] = head + first
+        return parts
+
+    def _news(self) -> list[_TopicNews]:
+        """What there is to tell, by topic as long as they follow on each other."""
+        topics: list[_TopicNews] = []
+        last = None
+        for entry, records in self._found.items():
+            hosted = entry.hosted
+            assert hosted is not None
+            log = hosted.partition.log
+            if (
+                records
+                or entry.sent_high_watermark != log.high_watermark
+                or entry.sent_log_start_offset != log.log_start_offset
+            ):
+                if entry.topic_id != last:
+                    last = entry.topic_id
+                    topics.append((last, []))
+                topics[-1][1].append((entry, hosted, records))
+        return topics
+
+    def _declared_parts(self, correlation_id: int) -> list[Part]:
+        session = self._session
+        follower = Reader(
+            replica_id=NodeId(session.replica_id),
+            broker_epoch=session.broker_epoch,
+            may_read_followers=True,
+            rack="",
+            listener_name="",
+        )
+        collector = Collector(session, self._node.replicas, follower, max_bytes=self.max_bytes, committed_only=False)
+        session.dirty.update(dict.fromkeys(self._found))  # What was found and not told yet.
+        collector.collect()
+        response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
+        if collector.failed:
+            name_leaders(response, self._node.image, self._node.config.inter_broker_listener_name)
+        return response_frame(correlation_id, parts_encoder(FetchResponse, VERSION)(response), header_version=1)
+
+    # What it is woken by, as a future would be.
+
+    def done(self) -> bool:
+        return self._is_woken
+
+    def set_result(self, _: bool) -> None:
+        """Answer in the next turn of the loop: one request of a producer appends to several partitions."""
+        self._is_woken = True
+        if self._session.waiter is self:
+            self._session.waiter = None
+        asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        if self.on_kept is None:
+            self.is_kept = True  # Its connection is gone, and asks no more.
+            return
+        self.is_plain = self.is_in_step()
+        if self.is_plain:
+            self.collect()
+        self.keep(None)
+
+
+def _frame(promise: Promise[Any], correlation_id: int) -> list[Part]:
+    assert isinstance(promise, FollowerFetch)
+    return promise.parts(correlation_id)
