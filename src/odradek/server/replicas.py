@@ -90,6 +90,11 @@ class Replicas:
         partitions = self._by_id.get(topic_id)
         return None if partitions is None else partitions.get(index)
 
+    def find_all(self, topic: str | Uuid, indexes: Sequence[int]) -> list[Hosted | None]:
+        """Those partitions of a topic, by its name or its id, that are here."""
+        partitions = self._by_id.get(Uuid(topic)) if isinstance(topic, bytes) else self._by_name.get(topic)
+        return [None] * len(indexes) if partitions is None else list(map(partitions.get, indexes))
+
     def why_missing(self, topic: str | Uuid, index: int) -> ErrorCode:
         """What to answer where nothing was found, by the name or the id that was looked for."""
         if (topic, index) in self._offline:

@@ -37,7 +37,10 @@ _NO_THROTTLING = bytes(4)
 _REQUEST = Struct(">BhiB")
 _REQUEST_BY_ID = Struct(">BhiB16s")
 _ANSWER = Struct(">iiBB")
-_ANSWER_PARTITION = Struct(">ihqqqBBB")
+_ANSWER_PARTITION = Struct(">ihqqq3s")
+_PARTITION_END = b"\1\0\0"
+"""No record errors, no message, no tagged fields."""
+
 _ANSWER_END = b"\0\0\0\0\0\0"
 """No tagged fields of the topic, no throttling, none of the answer."""
 
@@ -82,8 +85,7 @@ def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: i
     if transaction or topics != 2 or found is None:
         return None
     indexes, batches = found
-    find = node.replicas.find_by_id
-    hosts = [find(topic_id, index) for index in indexes]
+    hosts = node.replicas.find_all(topic_id, indexes)
 
     def answer(outcomes: list[Outcome]) -> bytes:
         return _answer(correlation_id, topic_id, indexes, outcomes) or declared_answer(
@@ -110,8 +112,7 @@ def _by_name(version: int) -> QuickHandler:
         if transaction or topics != 2 or found is None or not 0 < sized_name[0] < 128:
             return None
         indexes, batches = found
-        find = node.replicas.find
-        hosts = [find(topic, index) for index in indexes]
+        hosts = node.replicas.find_all(topic, indexes)
 
         def answer(outcomes: list[Outcome]) -> bytes:
             return _answer(correlation_id, sized_name, indexes, outcomes) or declared_answer(
@@ -145,8 +146,7 @@ def _before_9(version: int) -> QuickHandler:
         if transaction != -1 or topics != 1 or found is None or name_size < 0:
             return None
         indexes, batches = found
-        find = node.replicas.find
-        outcomes = _append_all(node, [find(topic, index) for index in indexes], batches, acks)
+        outcomes = _append_all(node, node.replicas.find_all(topic, indexes), batches, acks)
         if outcomes is None:
             return None
         if not acks:
@@ -246,11 +246,12 @@ def _answer(correlation_id: int, topic: bytes, indexes: list[int], outcomes: lis
     """The answer of versions 9 and above if all went well; `topic` is its id, or its name with the size in front."""
     count = len(indexes)
     size = _ANSWER.size - 4 + len(topic) + 1 + count * _ANSWER_PARTITION.size + len(_ANSWER_END)
-    parts = [_ANSWER.pack(size, correlation_id, 0, 2), topic, _ONE_BYTE[count + 1]]
+    frame = _ANSWER.pack(size, correlation_id, 0, 2) + topic + _ONE_BYTE[count + 1]
     pack = _ANSWER_PARTITION.pack
     for index, outcome in zip(indexes, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             return None
-        parts.append(pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset, 1, 0, 0))
-    parts.append(_ANSWER_END)
-    return b"".join(parts)
+        frame += pack(
+            index, 0, outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset, _PARTITION_END
+        )
+    return frame + _ANSWER_END

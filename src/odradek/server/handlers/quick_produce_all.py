@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import LeaderIdAndEpoch
@@ -88,31 +88,28 @@ def _may_be_promised(hosted: Hosted, batch: memoryview) -> bool:
 class PartOfPromise:
     """One append of several that are answered together."""
 
-    __slots__ = ("_all", "_number", "_settled", "end_offset")
+    __slots__ = ("_all", "_number", "end_offset")
 
     def __init__(self, all_of_them: SeveralAcks, number: int, end_offset: int) -> None:
         self.end_offset = end_offset
         self._all = all_of_them
         self._number = number
-        self._settled = False
 
     def settle(self, outcome: ErrorCode) -> None:
-        if not self._settled:
-            self._settled = True
-            self._all.settled(self._number, outcome)
+        self._all.settle(self._number, outcome)
 
 
 class SeveralAcks(Promise[list[Outcome]]):
     """The appends of one request that wait for their replicas, and what came of those that do not."""
 
-    __slots__ = ("_open", "_outcomes", "_parts")
+    __slots__ = ("_open", "_outcomes")
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         Promise.__init__(self)
         self.is_one_of_many = True
         self._outcomes = outcomes
-        self._parts: list[PartOfPromise] = []
-        self._open = 0
+        self._open: dict[int, None] = {}
+        """The numbers of those that wait."""
 
     def expect(self, hosted: Hosted, number: int) -> None:
         """Wait for the replicas of that append, unless it was refused, or they have it already."""
@@ -122,27 +119,27 @@ class SeveralAcks(Promise[list[Outcome]]):
         end_offset = info.last_offset + 1
         outcome = hosted.partition.outcome(end_offset)
         if outcome is None:
-            part = PartOfPromise(self, number, end_offset)
-            self._parts.append(part)
-            self._open += 1
-            hosted.unacknowledged.append(part)
+            self._open[number] = None
+            hosted.unacknowledged.append(PartOfPromise(self, number, end_offset))
         elif outcome:
             self._outcomes[number] = KafkaError(outcome)
 
-    def settled(self, number: int, outcome: ErrorCode) -> None:
-        if outcome:
-            self._outcomes[number] = KafkaError(outcome)
-        self._open -= 1
-        if not self._open:
-            self.keep(self._outcomes)
+    def settle(self, number: int, outcome: ErrorCode) -> None:
+        waiting = self._open
+        if number in waiting:
+            del waiting[number]
+            if outcome:
+                self._outcomes[number] = KafkaError(outcome)
+            if not waiting:
+                self.keep(self._outcomes)
 
     def done(self) -> bool:
         return not self._open
 
     def set_result(self, result: bool, /) -> None:
         """Its time is up."""
-        for part in self._parts:
-            part.settle(ErrorCode.REQUEST_TIMED_OUT)
+        for number in list(self._open):
+            self.settle(number, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def append_several_for_all(
@@ -153,21 +150,20 @@ def append_several_for_all(
     answer: Callable[[list[Outcome]], bytes],
 ) -> bytes | Promise[list[Outcome]] | None:
     """As `append_for_all`, for a batch each to several partitions."""
-    appends: list[tuple[Hosted, memoryview]] = []
     for hosted, batch in zip(hosts, batches, strict=True):
         if hosted is None or not _may_be_promised(hosted, batch):
             return None
-        appends.append((hosted, batch))
+    led = cast("list[Hosted]", hosts)
     append = node.replicas.append
     now_ms = node.world.clock.now_ms()
     outcomes: list[Outcome] = []
-    for hosted, batch in appends:
+    for hosted, batch in zip(led, batches, strict=True):
         try:
             outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True))
         except KafkaError as error:
             outcomes.append(error)
     promise = SeveralAcks(outcomes)
-    for number, (hosted, _) in enumerate(appends):
+    for number, hosted in enumerate(led):
         promise.expect(hosted, number)
     if promise.done():
         return answer(outcomes)
