@@ -315,6 +315,19 @@ class Log(ReplicatedLog):
         active = self._segments.active
         return LogRead(b"", active.base_offset, active.size)
 
+    def read_to_end(self, start_offset: int, max_bytes: int, minimum_one: bool) -> FileSlice | bytes:
+        """The records of `read` up to the end of the log, which is what followers want.
+
+        (Hot: nearly all of them have kept up, and get the last few batches of the active segment.)
+        """
+        segment = self._segments.active
+        if segment.base_offset <= start_offset >= self.log_start_offset:
+            position, first_size = segment.locate(start_offset)
+            size = segment.size - position
+            if first_size and size <= max_bytes:
+                return FileSlice(segment.file, position, size)
+        return self.read(start_offset, max_bytes, self.log_end_offset, minimum_one).records
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Timestamp and offset of the first record at least as late; None if there is none."""
         return timestamps.first_at_least(self.segments, timestamp, log_start_offset=self.log_start_offset)

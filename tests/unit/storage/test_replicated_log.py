@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_of, offsets, open_log, read_all
+from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_of, content, offsets, open_log, read_all
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, read_header, update_crc
@@ -124,3 +124,23 @@ def test_reads_end_at_the_watermark_wherever_it_is(seed: int) -> None:
             found = read_all(log, start, end=log.high_watermark)
             last = [read_header(batch).last_offset + 1 for batch in found]
             assert last == [end for end in ends if start < end <= log.high_watermark]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_followers_read_is_what_anyone_reads_up_to_the_end(seed: int) -> None:
+    chance = random.Random(seed)
+    log = open_log(Machine().disk, CONFIG)
+    for _ in range(60):
+        append(log, *[b"x" * chance.randrange(200)] * chance.randint(1, 4))
+        log.advance_high_watermark(log.log_end_offset - chance.randint(0, 5))
+        if chance.random() < 0.1:
+            log.delete_records_before(chance.randint(log.log_start_offset, log.high_watermark))
+        for start in (*range(log.log_end_offset - 12, log.log_end_offset + 2), chance.randint(-1, log.log_end_offset)):
+            max_bytes, minimum_one = chance.choice((0, 100, 700, 1 << 20)), chance.random() < 0.5
+            if log.log_start_offset <= start <= log.log_end_offset:
+                read = log.read(start, max_bytes, log.log_end_offset, minimum_one).records
+                assert content(log.read_to_end(start, max_bytes, minimum_one)) == content(read)
+            else:
+                with pytest.raises(KafkaError) as refused:
+                    log.read_to_end(start, max_bytes, minimum_one)
+                assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -145,12 +145,9 @@ class FollowerFetch(Promise[None]):
                 if entry.fetch_offset >= end_offset:
                     del dirty[entry]
                 elif not size or size < max_bytes:
-                    records = log.read(
-                        entry.fetch_offset,
-                        max_bytes=min(entry.max_bytes, max(max_bytes - size, 0)),
-                        end_offset=end_offset,
-                        minimum_one=not size,
-                    ).records
+                    records = log.read_to_end(
+                        entry.fetch_offset, min(entry.max_bytes, max(max_bytes - size, 0)), not size
+                    )
                     if records:
                         size += len(records)
                         # To the end of the line after its turn, or those behind it would never get theirs.
