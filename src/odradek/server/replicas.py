@@ -92,7 +92,7 @@ class Replicas:
 
     def find_all(self, topic: str | Uuid, indexes: Sequence[int]) -> list[Hosted | None]:
         """Those partitions of a topic, by its name or its id, that are here."""
-        partitions = self._by_id.get(Uuid(topic)) if isinstance(topic, bytes) else self._by_name.get(topic)
+        partitions = self._by_id.get(topic) if isinstance(topic, bytes) else self._by_name.get(topic)
         return [None] * len(indexes) if partitions is None else list(map(partitions.get, indexes))
 
     def why_missing(self, topic: str | Uuid, index: int) -> ErrorCode:
