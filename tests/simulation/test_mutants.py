@@ -41,8 +41,8 @@ def test_a_node_that_loses_a_batch_it_acknowledged(monkeypatch: pytest.MonkeyPat
     append = Log.append_as_leader
     count = [0]
 
-    def forgetful(self: Log, batch: memoryview, **options: Any) -> AppendInfo:
-        info = append(self, batch, **options)
+    def forgetful(self: Log, batch: memoryview, *given: Any, **options: Any) -> AppendInfo:
+        info = append(self, batch, *given, **options)
         count[0] += 1
         if count[0] % 50 == 0 and not self.topic.startswith("__") and not info.duplicate:
             self.truncate_to(info.base_offset)
@@ -56,8 +56,8 @@ def test_a_node_that_gives_an_offset_twice(monkeypatch: pytest.MonkeyPatch) -> N
     append = Log.append_as_leader
     count = [0]
 
-    def repeating(self: Log, batch: memoryview, **options: Any) -> AppendInfo:
-        info = append(self, batch, **options)
+    def repeating(self: Log, batch: memoryview, *given: Any, **options: Any) -> AppendInfo:
+        info = append(self, batch, *given, **options)
         count[0] += 1
         if count[0] % 50 == 0 and info.base_offset and not info.duplicate:
             return AppendInfo(info.base_offset - 1, info.last_offset - 1, -1, 0, False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.ids import NodeId, Offset
+from odradek.ids import NO_PRODUCER_ID, NodeId, Offset
 from odradek.metadata.controller.alter_partition import _Alteration
 from odradek.protocol.errors import ErrorCode
 from odradek.replication import follower
@@ -128,7 +128,12 @@ def test_a_new_leader_that_tells_its_end_too_early(monkeypatch: pytest.MonkeyPat
 
 
 def test_producers_that_a_follower_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Log, "_replay_producer", lambda self, segment, header, batch: None)
+    write = Log._write_replicated
+
+    def forgetful(self: Log, segment: Any, data: memoryview, headers: list[Any]) -> None:
+        write(self, segment, data, [(*header[:8], NO_PRODUCER_ID, *header[9:]) for header in headers])
+
+    monkeypatch.setattr(Log, "_write_replicated", forgetful)
     assert caught("stands ", "was refused without a reason")
 
 
