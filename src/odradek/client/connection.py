@@ -22,6 +22,8 @@ MAX_RESPONSE_BYTES = 1 << 30
 """Above any `fetch.max.bytes` in use; a larger size means that the other end does not speak Kafka."""
 
 _ROOM_BYTES = 64 * 1024
+_LARGEST_ROOM_BYTES = 1024 * 1024
+"""What is lent may be as large as this; larger answers are received where they stay."""
 _TIMER_SLACK_S = 0.001
 """Timers fire a little early: their clock is coarser than the numbers they are set to."""
 
@@ -59,7 +61,7 @@ class _Form:
 class _Pending:
     """A request whose answer has not come yet."""
 
-    __slots__ = ("answer", "correlation_id", "deadline", "response", "version")
+    __slots__ = ("answer", "correlation_id", "deadline", "lent", "response", "version")
 
     def __init__(
         self,
@@ -68,6 +70,8 @@ class _Pending:
         version: int,
         answer: Awaiting,
         deadline: float,
+        *,
+        lent: bool = False,
     ) -> None:
         """Without a kind of response its frame is handed over as it came."""
         self.correlation_id = correlation_id
@@ -75,6 +79,8 @@ class _Pending:
         self.version = version
         self.answer = answer
         self.deadline = deadline
+        self.lent = lent
+        """Whether the frame is needed no longer than the call lasts that hands it over."""
 
 
 class Connection:
@@ -91,7 +97,8 @@ class Connection:
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._room = memoryview(bytearray(_ROOM_BYTES))
-        self._heard = bytearray()
+        self._filled = 0
+        """How much of the room holds what was heard: the beginning of a frame."""
         self._large: memoryview | None = None
         self._large_filled = 0
         self._pending: deque[_Pending] = deque()
@@ -148,15 +155,18 @@ class Connection:
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
 
-    def ask_with(self, frame: Callable[[int], bytes], answer: Awaiting, *, timeout_ms: int) -> None:
-        """Send the frame that is made for a correlation id; `answer` gets the frame that answers it, from there on."""
+    def ask_with(self, frame: Callable[[int], bytes], answer: Awaiting, *, timeout_ms: int, lent: bool = False) -> None:
+        """Send the frame that is made for a correlation id; `answer` gets the frame that answers it, from there on.
+
+        If that is lent, it is good only until the answer has returned from `set_result`, and cost no copy.
+        """
         if self._failure is not None:
             answer.set_exception(ConnectionLost(str(self._failure)))
             return
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._wire.send((frame(correlation_id),))
         deadline = self._loop.time() + timeout_ms / 1000
-        self._pending.append(_Pending(correlation_id, None, 0, answer, deadline))
+        self._pending.append(_Pending(correlation_id, None, 0, answer, deadline, lent=lent))
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
 
@@ -190,7 +200,7 @@ class Connection:
     def buffer(self) -> memoryview:
         if self._large is not None:
             return self._large[self._large_filled :]
-        return self._room
+        return self._room[self._filled :] if self._filled else self._room
 
     def received(self, count: int) -> None:
         if self._large is not None:
@@ -199,25 +209,26 @@ class Connection:
                 frame, self._large = self._large, None
                 self._answer(frame)
             return
-        heard, room = self._heard, self._room
-        if not heard and count >= 8 and _SIZE.unpack_from(room)[0] == count - 4:
-            self._answer(memoryview(bytes(room[4:count])))  # Most come alone, and in one piece.
-            return
-        heard += room[:count]
+        room = self._room
+        end = self._filled + count
         position = 0
-        while len(heard) - position >= 4 and self._failure is None:
-            (size,) = _SIZE.unpack_from(heard, position)
+        while end - position >= 4 and self._failure is None:
+            (size,) = _SIZE.unpack_from(room, position)
             if not 4 <= size <= MAX_RESPONSE_BYTES:
                 self.close(ConnectionLost(f"a response of {size} bytes: {self._wire.peer_host} does not speak Kafka"))
                 return
-            if len(heard) - position - 4 < size:
-                if size > _ROOM_BYTES:
-                    self._start_large(size, heard, position + 4)
-                    position = len(heard)
+            start = position + 4
+            if end - start < size:
+                if start + size > len(room):
+                    self._make_room(size, room[position:end])
+                    return
                 break
-            self._answer(memoryview(bytes(memoryview(heard)[position + 4 : position + 4 + size])))
-            position += 4 + size
-        del heard[:position]
+            position = start + size
+            frame = room[start:position]
+            self._answer(frame if self._pending and self._pending[0].lent else memoryview(bytes(frame)))
+        self._filled = rest = end - position
+        if rest and position:
+            room[:rest] = bytes(room[position:end])
 
     def drained(self) -> None:
         """Nothing waits for it: what is in flight is limited by whoever asks."""
@@ -227,11 +238,23 @@ class Connection:
 
     # What follows from it.
 
-    def _start_large(self, size: int, heard: bytearray, position: int) -> None:
-        """A large answer is received where it stays: its record batches are never copied."""
-        self._large = memoryview(bytearray(size))
-        self._large_filled = len(heard) - position
-        self._large[: self._large_filled] = memoryview(heard)[position:]
+    def _make_room(self, size: int, begun: memoryview) -> None:
+        """For a frame of that size, of which this has come.
+
+        One that is not lent is received where it stays: its record batches are never copied.
+        """
+        room = self._room
+        fits = size + 4 <= len(room)
+        if not fits and not (self._pending and self._pending[0].lent and size + 4 <= _LARGEST_ROOM_BYTES):
+            self._large = memoryview(bytearray(size))
+            self._large_filled = len(begun) - 4
+            self._large[: self._large_filled] = begun[4:]
+            self._filled = 0
+            return
+        if not fits:
+            self._room = memoryview(bytearray(_LARGEST_ROOM_BYTES))
+        self._filled = len(begun)
+        self._room[: self._filled] = bytes(begun)
 
     def _answer(self, frame: memoryview) -> None:
         if not self._pending:

@@ -33,9 +33,11 @@ class FetchAnswer:
         return self._response is not None or self._failure is not None
 
     def set_result(self, response: FetchResponse | memoryview) -> None:
-        """A message, or the frame of one where the request was sent as bytes."""
+        """A message, or the frame of one, which is lent, where the request was sent as bytes."""
         self._response = response
         self.on_arrival()
+        if not self.is_taken and isinstance(response, memoryview):
+            self._response = memoryview(bytes(response))
 
     def set_exception(self, why: Exception) -> None:
         self._failure = why

@@ -184,6 +184,7 @@ class Fetcher:
                 lambda correlation_id: self._requests.frame(correlation_id, planned, mentioned, broker_epoch),
                 asked,
                 timeout_ms=timeout_ms,
+                lent=True,
             )
         else:
             request = self._requests.message(

@@ -66,6 +66,69 @@ def test_an_answer_may_come_in_pieces_and_be_larger_than_any_buffer(topics: int,
     play(test)
 
 
+class Heard:
+    """Whoever waits for frames that are lent: it keeps what it read of each while it was called."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.views: list[memoryview] = []
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        self.views.append(frame)
+
+    def set_exception(self, why: Exception) -> None:
+        raise why
+
+    def exception(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 100_000, 1 << 22])
+def test_frames_that_are_lent_come_whole_and_in_order_between_others(piece: int) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        sizes = [10, 70_000, 65_536 - 4, 500_000, 20, 3_000_000, 1_048_576 - 4, 1_048_576, 12]
+        connection = await opened(ports)
+        wire = wire_of(connection)
+        heard = Heard()
+        waiting: list[asyncio.Future[memoryview]] = []
+        sent = b""
+        for number, size in enumerate(sizes, 1):
+            connection.ask_with(lambda _: b"", heard, timeout_ms=1000, lent=True)
+            waiting.append(asyncio.get_running_loop().create_future())
+            connection.ask_with(lambda _: b"", waiting[-1], timeout_ms=1000)
+            for correlation_id in (2 * number - 1, 2 * number):
+                frame = correlation_id.to_bytes(4) + bytes([correlation_id]) * (size - 4)
+                sent += len(frame).to_bytes(4) + frame
+        for start in range(0, len(sent), piece):
+            wire.receive(sent[start : start + piece])
+        for number, size in enumerate(sizes, 1):
+            odd, even = 2 * number - 1, 2 * number
+            assert heard.frames[number - 1] == odd.to_bytes(4) + bytes([odd]) * (size - 4)
+            assert waiting[number - 1].result() == even.to_bytes(4) + bytes([even]) * (size - 4)
+        connection.close()
+
+    play(test)
+
+
+def test_a_frame_that_is_lent_is_not_copied() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        wire = wire_of(connection)
+        heard = Heard()
+        for number in (1, 2, 3):
+            connection.ask_with(lambda _: b"", heard, timeout_ms=1000, lent=True)
+            wire.receive((200_000).to_bytes(4) + number.to_bytes(4) + bytes([number]) * 199_996)
+        second, third = heard.views[1:]
+        assert second == third != heard.frames[1]
+        connection.close()
+
+    play(test)
+
+
 def test_a_request_that_times_out_takes_the_connection_with_it() -> None:
     async def test(broker: ScriptedBroker, ports: Ports) -> None:
         async def never(request: Message) -> Message | None:

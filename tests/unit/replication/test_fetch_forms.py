@@ -111,6 +111,32 @@ def test_no_request_that_is_cut_short_or_too_long_is_read() -> None:
     assert fetch_forms.read_partitions(memoryview(body + b"\0"), 0, ENDING) is None
 
 
+def test_whatever_a_request_has_in_place_of_a_byte_it_is_read_as_the_codec_reads_it_or_not_at_all() -> None:
+    body = encode(request(SEVERAL), 18)
+    for place in range(len(body)):
+        for byte in {0, 1, 2, 0x7F, 0x80, 0xFF, body[place] ^ 1}:
+            changed = memoryview(body[:place] + bytes([byte]) + body[place + 1 :])
+            asked = fetch_forms.read_partitions(changed, 0, ENDING)
+            if asked is not None:
+                read, end = decoder(FetchRequest, 18)(changed, 0)
+                assert end == len(body)
+                assert asked == [
+                    (
+                        topic.topic_id,
+                        each.partition,
+                        each.current_leader_epoch,
+                        each.fetch_offset,
+                        each.last_fetched_epoch,
+                        each.log_start_offset,
+                        each.partition_max_bytes,
+                    )
+                    for topic in read.topics
+                    for each in topic.partitions
+                ]
+                assert not read.forgotten_topics_data
+                assert read.replica_state == ReplicaState(replica_id=FOLLOWER, replica_epoch=BROKER_EPOCH)
+
+
 def answer(*partitions: PartitionData, **more: object) -> bytes:
     """Behind the size."""
     topics = [FetchableTopicResponse(topic_id=A, partitions=list(partitions))]
@@ -160,3 +186,26 @@ def test_no_answer_that_is_cut_short_is_read() -> None:
     whole = answer(data(4, b"r" * 200), data(5, b"s"))
     assert [end for end in range(len(whole)) if fetch_forms.read_answer(memoryview(whole[:end])) is not None] == []
     assert fetch_forms.read_answer(memoryview(b"\0\0\0\x4d\0" + b"\xff" * 200)) is None
+
+
+def test_whatever_an_answer_has_in_place_of_a_byte_it_is_read_as_the_codec_reads_it_or_not_at_all() -> None:
+    whole = answer(data(4, b"r" * 30), data(5, b"s"))
+    for place in range(5, len(whole)):
+        for byte in {0, 1, 2, 0x7F, 0x80, 0xFF, whole[place] ^ 1}:
+            changed = memoryview(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            heard = fetch_forms.read_answer(changed)
+            if heard is not None:
+                read, end = decoder(FetchResponse, 18)(changed, 5)
+                assert (end, read.error_code) == (len(whole), 0)
+                assert heard == [
+                    (
+                        topic.topic_id,
+                        each.partition_index,
+                        each.high_watermark,
+                        each.log_start_offset,
+                        each.records or b"",
+                    )
+                    for topic in read.responses
+                    for each in topic.partitions
+                ]
+                assert not any(each.error_code for topic in read.responses for each in topic.partitions)
