@@ -68,11 +68,11 @@ class FetchPlan(Generic[KeyT]):
         if full:
             self._known = self._wanted.copy()
         else:
-            if len(self._known) + len(mentioned) > len(self._wanted):
-                forgotten = tuple(key for key in self._known if key not in self._wanted)
-            for key in forgotten:
-                del self._known[key]
             self._known.update(self._news)
+            if len(self._known) > len(self._wanted):  # Else they are the same: what is wanted is known by now.
+                forgotten = tuple(key for key in self._known if key not in self._wanted)
+                for key in forgotten:
+                    del self._known[key]
         self._news.clear()
         planned = PlannedFetch(self._session_id, self._epoch, mentioned, forgotten)
         if not full:

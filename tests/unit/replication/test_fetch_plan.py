@@ -93,3 +93,24 @@ def test_without_room_for_sessions_nobody_asks_for_one_in_a_hurry() -> None:
     plan.opened(NO_SESSION)
     assert not plan.opens_session
     assert plan.next_fetch().mentioned == ("a",)
+
+
+def test_work_follows_what_moved_and_not_the_number_of_partitions() -> None:
+    looks = 0
+
+    class Key:
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return id(self)
+
+    plan: FetchPlan[Key] = FetchPlan()
+    keys = [Key() for _ in range(1_000)]
+    for key in keys:
+        plan.want(key)
+    plan.next_fetch()
+    plan.opened(1)
+    plan.want(keys[7])
+    looks = 0
+    assert plan.next_fetch().mentioned == (keys[7],)
+    assert looks < 10
