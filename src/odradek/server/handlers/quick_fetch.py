@@ -148,8 +148,9 @@ class FollowerFetch(Promise[None]):
                     records = log.read_to_end(
                         entry.fetch_offset, min(entry.max_bytes, max(max_bytes - size, 0)), not size
                     )
-                    if records:
-                        size += len(records)
+                    found_bytes = len(records)
+                    if found_bytes:
+                        size += found_bytes
                         # To the end of the line after its turn, or those behind it would never get theirs.
                         del dirty[entry]
                         dirty[entry] = None
@@ -164,6 +165,7 @@ class FollowerFetch(Promise[None]):
             return self._declared_parts(correlation_id)
         topics = self._news()
         parts: list[Part] = []
+        size = 0
         text = b""
         for topic_id, entries in topics:
             text += topic_id + encode_uvarint(len(entries) + 1)
@@ -171,18 +173,21 @@ class FollowerFetch(Promise[None]):
                 log = hosted.partition.log
                 entry.sent_high_watermark = log.high_watermark
                 entry.sent_log_start_offset = log.log_start_offset
+                records_bytes = len(records)
                 text += answered(
-                    entry.index, log.high_watermark, log.last_stable_offset, log.log_start_offset, len(records)
+                    entry.index, log.high_watermark, log.last_stable_offset, log.log_start_offset, records_bytes
                 )
-                if records:
-                    hosted.replication_bytes_out += len(records)
+                if records_bytes:
+                    hosted.replication_bytes_out += records_bytes
+                    size += len(text) + records_bytes
                     parts += (text, records)
                     text = _NO_TAGGED_FIELDS
                 else:
                     text += _NO_TAGGED_FIELDS
             text += _NO_TAGGED_FIELDS
-        parts.append(text + _NO_TAGGED_FIELDS)
-        head = answer_head(correlation_id, self._session.id, len(topics), sum(map(len, parts)))
+        text += _NO_TAGGED_FIELDS
+        parts.append(text)
+        head = answer_head(correlation_id, self._session.id, len(topics), size + len(text))
         first = parts[0]
         assert isinstance(first, bytes)
         parts[0] = head + first
