@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from odradek.server.node import Node
     from odradek.server.routes import QuickAnswer, QuickHandler
 
-_TopicNews: TypeAlias = "tuple[Uuid, list[tuple[WatchedPartition, Hosted, FileSlice | bytes]]]"
+_Seen: TypeAlias = "tuple[WatchedPartition, Hosted, FileSlice | bytes, int]"
+"""A partition, what there is of it, and how many bytes that is."""
 
 _NO_TAGGED_FIELDS = b"\0"
 
@@ -67,13 +68,11 @@ def _quick(node: Node, frame: memoryview, position: int, correlation_id: int) ->
         ) = each
         dirty[entry] = None
     fetch = FollowerFetch(node, session, min(max_bytes, node.config.fetch_max_bytes))
-    if not fetch.is_in_step():
+    if not fetch.look(notes=True):
         return None
     sessions.go_on(session)
-    fetch.note()
-    fetch.collect()
     missing_bytes = min(min_bytes, fetch.max_bytes) - fetch.size
-    if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions or not fetch.is_plain:
+    if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions:
         return fetch.parts(correlation_id)
     session.park(fetch, missing_bytes)
     node.purgatory.bound(fetch, timeout_ms=max_wait_ms)
@@ -83,103 +82,80 @@ def _quick(node: Node, frame: memoryview, position: int, correlation_id: int) ->
 class FollowerFetch(Promise[None]):
     """One request; while it waits it is told, as a future would be, that there is more or that its time is up."""
 
-    __slots__ = ("_found", "_is_woken", "_node", "_session", "is_plain", "max_bytes", "size")
+    __slots__ = ("_is_in_step", "_is_woken", "_node", "_seen", "_session", "max_bytes", "size")
 
     def __init__(self, node: Node, session: FetchSession, max_bytes: int) -> None:
-        super().__init__()
+        Promise.__init__(self)
         self.frame = _frame
         self.max_bytes = max_bytes
         self.size = 0
-        """Of the records found."""
-        self.is_plain = True
-        """Whether nothing got in the way of that."""
+        """Of the records seen."""
         self._node = node
         self._session = session
-        self._found: dict[WatchedPartition, FileSlice | bytes] = {}
-        """The records of those that were looked at, since the request came."""
+        self._seen: list[_Seen] = []
+        """What may have news, and its records."""
+        self._is_in_step = True
         self._is_woken = False
 
-    def is_in_step(self) -> bool:
-        """Whether this node leads all that it has to look at, and the follower is in sync and has the same history."""
-        session = self._session
-        replica_id = NodeId(session.replica_id)
-        if not self._node.replicas.surroundings.knows(replica_id, session.broker_epoch):
+    def look(self, *, notes: bool) -> bool:
+        """Find what there is, and say whether leader and follower are in step in all of it: this node leads, the
+        follower is in sync and has the same history, nothing is throttled, and the disk is well.
+
+        `notes` is for a request that has just come: the follower has all that is before what it asks for.
+        """
+        session, replicas = self._session, self._node.replicas
+        replica_id, broker_epoch = NodeId(session.replica_id), session.broker_epoch
+        if not replicas.surroundings.knows(replica_id, broker_epoch):
             return False
-        for entry in session.dirty:
+        max_bytes = self.max_bytes
+        size = 0
+        self._seen = seen = []
+        for entry in list(session.dirty):
             hosted = entry.hosted
             if hosted is None or hosted.leader_throttle is not None:
                 return False
-            leadership = hosted.partition.leadership
-            log = hosted.partition.log
+            leadership, log = hosted.partition.leadership, hosted.partition.log
+            fetch_offset = entry.fetch_offset
             if (
                 leadership is None
                 or replica_id not in leadership.in_sync.committed
                 or entry.current_leader_epoch != leadership.leader_epoch
                 or entry.last_fetched_epoch != log.leader_epochs.latest
-                or not log.log_start_offset <= entry.fetch_offset <= log.log_end_offset
+                or not log.log_start_offset <= fetch_offset <= log.log_end_offset
             ):
                 return False
-        return True
-
-    def note(self) -> None:
-        """The follower has all that is before what it asks for."""
-        session = self._session
-        replica_id, broker_epoch = NodeId(session.replica_id), session.broker_epoch
-        note_fetch = self._node.replicas.note_fetch
-        for entry in list(session.dirty):
-            assert entry.hosted is not None
-            note_fetch(entry.hosted, replica_id, entry.fetch_offset, entry.log_start_offset, broker_epoch)
-
-    def collect(self) -> None:
-        """Find what there is for a follower that is in step."""
-        dirty = self._session.dirty
-        found = self._found
-        max_bytes = self.max_bytes
-        size = 0
-        try:
-            for entry in list(dirty):
-                assert entry.hosted is not None
-                log = entry.hosted.partition.log
-                end_offset = log.log_end_offset
-                records: FileSlice | bytes = b""
-                if entry.fetch_offset >= end_offset:
-                    del dirty[entry]
-                elif not size or size < max_bytes:
-                    records = log.read_to_end(
-                        entry.fetch_offset, min(entry.max_bytes, max(max_bytes - size, 0)), not size
-                    )
-                    found_bytes = len(records)
-                    if found_bytes:
-                        size += found_bytes
-                        # To the end of the line after its turn, or those behind it would never get theirs.
-                        del dirty[entry]
-                        dirty[entry] = None
-                found[entry] = records
-        except (OSError, KafkaError):
-            self.is_plain = False
+            if notes:
+                replicas.note_fetch(hosted, replica_id, fetch_offset, entry.log_start_offset, broker_epoch)
+            records: FileSlice | bytes = b""
+            if fetch_offset < log.log_end_offset and (not size or size < max_bytes):
+                try:
+                    records = log.read_to_end(fetch_offset, min(entry.max_bytes, max(max_bytes - size, 0)), not size)
+                except (OSError, KafkaError):
+                    return False
+            found_bytes = len(records)
+            size += found_bytes
+            seen.append((entry, hosted, records, found_bytes))
         self.size = size
+        return True
 
     def parts(self, correlation_id: int) -> list[Part]:
         """The answer."""
-        if not self.is_plain:
+        if not self._is_in_step:
             return self._declared_parts(correlation_id)
-        topics = self._news()
         parts: list[Part] = []
         size = 0
         text = b""
-        for topic_id, entries in topics:
-            text += topic_id + encode_uvarint(len(entries) + 1)
-            for entry, hosted, records in entries:
+        topics = self._news()
+        for topic_id, told in topics:
+            text += topic_id + encode_uvarint(len(told) + 1)
+            for entry, hosted, records, found_bytes in told:
                 log = hosted.partition.log
-                entry.sent_high_watermark = log.high_watermark
-                entry.sent_log_start_offset = log.log_start_offset
-                records_bytes = len(records)
-                text += answered(
-                    entry.index, log.high_watermark, log.last_stable_offset, log.log_start_offset, records_bytes
-                )
-                if records_bytes:
-                    hosted.replication_bytes_out += records_bytes
-                    size += len(text) + records_bytes
+                entry.sent_high_watermark = high_watermark = log.high_watermark
+                entry.sent_log_start_offset = log_start_offset = log.log_start_offset
+                text += answered(entry.index, high_watermark, log.last_stable_offset, log_start_offset, found_bytes)
+                if found_bytes:
+                    hosted.replication_bytes_out += found_bytes
+                    size += len(text) + found_bytes
                     parts += (text, records)
                     text = _NO_TAGGED_FIELDS
                 else:
@@ -187,29 +163,37 @@ class FollowerFetch(Promise[None]):
             text += _NO_TAGGED_FIELDS
         text += _NO_TAGGED_FIELDS
         parts.append(text)
-        head = answer_head(correlation_id, self._session.id, len(topics), size + len(text))
         first = parts[0]
         assert isinstance(first, bytes)
-        parts[0] = head + first
+        parts[0] = answer_head(correlation_id, self._session.id, len(topics), size + len(text)) + first
         return parts
 
-    def _news(self) -> list[_TopicNews]:
-        """What there is to tell, by topic as long as they follow on each other."""
-        topics: list[_TopicNews] = []
+    def _news(self) -> list[tuple[Uuid, list[_Seen]]]:
+        """What there is to tell, by topic as long as they follow on each other.
+
+        Who gets all there is need not be looked at again before there is more.
+        """
+        dirty = self._session.dirty
+        topics: list[tuple[Uuid, list[_Seen]]] = []
         last = None
-        for entry, records in self._found.items():
-            hosted = entry.hosted
-            assert hosted is not None
+        for seen in self._seen:
+            entry, hosted, _, found_bytes = seen
             log = hosted.partition.log
+            if entry.fetch_offset >= log.log_end_offset:
+                del dirty[entry]
+            elif found_bytes:
+                # To the end of the line after its turn, or those behind it would never get theirs.
+                del dirty[entry]
+                dirty[entry] = None
             if (
-                records
+                found_bytes
                 or entry.sent_high_watermark != log.high_watermark
                 or entry.sent_log_start_offset != log.log_start_offset
             ):
                 if entry.topic_id != last:
                     last = entry.topic_id
                     topics.append((last, []))
-                topics[-1][1].append((entry, hosted, records))
+                topics[-1][1].append(seen)
         return topics
 
     def _declared_parts(self, correlation_id: int) -> list[Part]:
@@ -222,7 +206,6 @@ class FollowerFetch(Promise[None]):
             listener_name="",
         )
         collector = Collector(session, self._node.replicas, follower, max_bytes=self.max_bytes, committed_only=False)
-        session.dirty.update(dict.fromkeys(self._found))  # What was found and not told yet.
         collector.collect()
         response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
         if collector.failed:
@@ -245,9 +228,7 @@ class FollowerFetch(Promise[None]):
         if self.on_kept is None:
             self.is_kept = True  # Its connection is gone, and asks no more.
             return
-        self.is_plain = self.is_in_step()
-        if self.is_plain:
-            self.collect()
+        self._is_in_step = self.look(notes=False)
         self.keep(None)
 
 
