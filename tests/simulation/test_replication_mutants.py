@@ -141,8 +141,8 @@ def test_producers_that_a_follower_forgets(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_follower_that_skips_what_it_did_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
     take = follower.take
 
-    def generous(log: Log, records: memoryview, **given: Any) -> bool:
-        return take(log, records, **{**given, "high_watermark": given["high_watermark"] + 1_000})
+    def generous(log: Log, records: memoryview, fetch_offset: Offset, high_watermark: int, *given: int) -> bool:
+        return take(log, records, fetch_offset, high_watermark + 1_000, *given)
 
     monkeypatch.setattr(follower, "take", generous)
     assert caught(*LOST, aims=("strike_successor",))

@@ -6,8 +6,7 @@ import asyncio
 import os
 import struct
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.client.errors import ConnectionLost, RequestTimedOut
 from odradek.ports import Network, Part, Wire
@@ -27,7 +26,9 @@ _LARGEST_ROOM_BYTES = 1024 * 1024
 _TIMER_SLACK_S = 0.001
 """Timers fire a little early: their clock is coarser than the numbers they are set to."""
 
-_SIZE = struct.Struct(">i")
+_NUMBER = struct.Struct(">i")
+"""The size of an answer, and its correlation id."""
+_LARGEST_ID = (1 << 31) - 1
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
 
 
@@ -58,29 +59,10 @@ class _Form:
         """Record batches are sent as they are."""
 
 
-class _Pending:
-    """A request whose answer has not come yet."""
-
-    __slots__ = ("answer", "correlation_id", "deadline", "lent", "response", "version")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        response: type[Message] | None,
-        version: int,
-        answer: Awaiting,
-        deadline: float,
-        *,
-        lent: bool = False,
-    ) -> None:
-        """Without a kind of response its frame is handed over as it came."""
-        self.correlation_id = correlation_id
-        self.response = response
-        self.version = version
-        self.answer = answer
-        self.deadline = deadline
-        self.lent = lent
-        """Whether the frame is needed no longer than the call lasts that hands it over."""
+_Pending: TypeAlias = tuple[int, Awaiting, float, bool, type[Message] | None, int]
+"""A request whose answer has not come yet: its number, who waits, until when, whether the frame is lent (needed no
+longer than the call lasts that hands it over), and what comes in which version; without a kind of response its frame
+is handed over as it came."""
 
 
 class Connection:
@@ -93,6 +75,8 @@ class Connection:
     def __init__(self, wire: Wire, client_id: str) -> None:
         self.versions: dict[int, tuple[int, int]] = {}
         """What the broker said it serves: lowest and highest version by API key; filled by whoever asked it."""
+        self.next_correlation_id = 1
+        """Of the request that is sent next, for whoever makes its bytes."""
         self._wire = wire
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
@@ -103,7 +87,6 @@ class Connection:
         self._large_filled = 0
         self._pending: deque[_Pending] = deque()
         self._forms: dict[tuple[type[Message], int], _Form] = {}
-        self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._failure: Exception | None = None
@@ -151,22 +134,24 @@ class Connection:
             answer.set_exception(ConnectionLost(str(self._failure)))
             return
         deadline = self._loop.time() + timeout_ms / 1000
-        self._pending.append(_Pending(self._send(request, version), response, version, answer, deadline))
+        self._pending.append((self._send(request, version), answer, deadline, False, response, version))
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
 
-    def ask_with(self, frame: Callable[[int], bytes], answer: Awaiting, *, timeout_ms: int, lent: bool = False) -> None:
-        """Send the frame that is made for a correlation id; `answer` gets the frame that answers it, from there on.
+    def ask_with(self, frame: bytes, answer: Awaiting, timeout_ms: int, *, lent: bool = False) -> None:
+        """Send a frame made with `next_correlation_id`; `answer` gets the frame that answers it, from there on.
 
-        If that is lent, it is good only until the answer has returned from `set_result`, and cost no copy.
+        If that is lent, it is good only until the answer has returned from `set_result`, and cost no copy; whoever
+        borrows waits until it is told. (Hot: a follower asks anew with every answer.)
         """
         if self._failure is not None:
             answer.set_exception(ConnectionLost(str(self._failure)))
             return
-        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._wire.send((frame(correlation_id),))
+        correlation_id = self.next_correlation_id
+        self.next_correlation_id = correlation_id + 1 if correlation_id != _LARGEST_ID else 0
+        self._wire.send((frame,))
         deadline = self._loop.time() + timeout_ms / 1000
-        self._pending.append(_Pending(correlation_id, None, 0, answer, deadline, lent=lent))
+        self._pending.append((correlation_id, answer, deadline, lent, None, 0))
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
 
@@ -182,7 +167,8 @@ class Connection:
         self._wire.close()
 
     def _send(self, request: Message, version: int) -> int:
-        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self.next_correlation_id
+        self.next_correlation_id = correlation_id + 1 if correlation_id != _LARGEST_ID else 0
         kind = type(request)
         form = self._forms.get((kind, version))
         if form is None:
@@ -209,11 +195,11 @@ class Connection:
                 frame, self._large = self._large, None
                 self._answer(frame)
             return
-        room = self._room
+        room, pending = self._room, self._pending
         end = self._filled + count
         position = 0
         while end - position >= 4 and self._failure is None:
-            (size,) = _SIZE.unpack_from(room, position)
+            (size,) = _NUMBER.unpack_from(room, position)
             if not 4 <= size <= MAX_RESPONSE_BYTES:
                 self.close(ConnectionLost(f"a response of {size} bytes: {self._wire.peer_host} does not speak Kafka"))
                 return
@@ -224,8 +210,10 @@ class Connection:
                     return
                 break
             position = start + size
-            frame = room[start:position]
-            self._answer(frame if self._pending and self._pending[0].lent else memoryview(bytes(frame)))
+            if pending and pending[0][3] and (pending[0][0],) == _NUMBER.unpack_from(room, start):
+                pending.popleft()[1].set_result(room[start:position])
+            else:
+                self._answer(memoryview(bytes(room[start:position])))
         self._filled = rest = end - position
         if rest and position:
             room[:rest] = bytes(room[position:end])
@@ -245,7 +233,7 @@ class Connection:
         """
         room = self._room
         fits = size + 4 <= len(room)
-        if not fits and not (self._pending and self._pending[0].lent and size + 4 <= _LARGEST_ROOM_BYTES):
+        if not fits and not (self._pending and self._pending[0][3] and size + 4 <= _LARGEST_ROOM_BYTES):
             self._large = memoryview(bytearray(size))
             self._large_filled = len(begun) - 4
             self._large[: self._large_filled] = begun[4:]
@@ -260,16 +248,18 @@ class Connection:
         if not self._pending:
             self.close(ConnectionLost(f"{self._wire.peer_host} answered what nobody asked"))
             return
-        pending = self._pending.popleft()
-        message: Message | memoryview
+        pending_id, answer, _, _, response, version = self._pending[0]
+        (correlation_id,) = _NUMBER.unpack_from(frame)
         try:
-            message = _decode(pending, frame)
+            if correlation_id != pending_id:
+                raise MalformedFrame(f"it answers request {correlation_id} instead of {pending_id}")
+            message = frame if response is None else decode_answer(frame, response, version)
         except MalformedFrame as wrong:
-            self._pending.appendleft(pending)
             self.close(ConnectionLost(f"a response of {self._wire.peer_host} makes no sense: {wrong}"))
             return
-        if not pending.answer.done():
-            pending.answer.set_result(message)
+        self._pending.popleft()
+        if not answer.done():
+            answer.set_result(message)
 
     def _watch(self, deadline: float) -> None:
         if self._timer is not None:
@@ -281,13 +271,13 @@ class Connection:
         self._timer = None
         if not self._pending:
             return
-        late = min(self._pending, key=_deadline)
-        if late.deadline - self._loop.time() > _TIMER_SLACK_S:
-            self._watch(late.deadline)
+        _, answer, deadline, _, _, _ = min(self._pending, key=_deadline)
+        if deadline - self._loop.time() > _TIMER_SLACK_S:
+            self._watch(deadline)
             return
         timed_out = RequestTimedOut(f"{self._wire.peer_host} did not answer in time")
-        if not late.answer.done():
-            late.answer.set_exception(timed_out)
+        if not answer.done():
+            answer.set_exception(timed_out)
         self.close(ConnectionLost(f"{self._wire.peer_host} did not answer an earlier request in time"))
 
     def _end(self, failure: Exception) -> None:
@@ -296,10 +286,10 @@ class Connection:
         self._failure = failure
         if self._timer is not None:
             self._timer.cancel()
-        for pending in self._pending:
-            if not pending.answer.done():
-                pending.answer.set_exception(ConnectionLost(str(failure)))
-                pending.answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one.
+        for _, answer, _, _, _, _ in self._pending:
+            if not answer.done():
+                answer.set_exception(ConnectionLost(str(failure)))
+                answer.exception()  # Whoever pipelined it may have heard of the loss from an earlier one.
         self._pending.clear()
 
 
@@ -311,14 +301,7 @@ def _reason(refused: OSError) -> str:
 
 
 def _deadline(pending: _Pending) -> float:
-    return pending.deadline
-
-
-def _decode(pending: _Pending, frame: memoryview) -> Message | memoryview:
-    (correlation_id,) = _SIZE.unpack_from(frame)
-    if correlation_id != pending.correlation_id:
-        raise MalformedFrame(f"it answers request {correlation_id} instead of {pending.correlation_id}")
-    return frame if pending.response is None else decode_answer(frame, pending.response, pending.version)
+    return pending[2]
 
 
 def decode_answer(frame: memoryview, response: type[ResponseT], version: int) -> ResponseT:

@@ -36,6 +36,8 @@ _NUMBERED = 8
 """Where a frame has its correlation id: behind the size, the API and its version."""
 _ID_BYTES = 16
 _ASKED = Struct(">iiqiqi")
+written = _ASKED.pack
+"""One partition of a request: index, leader epoch, fetch offset, last fetched epoch, start of the log, most bytes."""
 _DIRECTORY = b"\1\0\x10"
 """One tagged field, the first one, of 16 bytes."""
 _TWO_BYTES = 0x80
@@ -44,6 +46,8 @@ _TWO_BYTES = 0x80
 _ANSWER = Struct(">iiBihi")
 """Size, correlation id, no tagged fields, throttle time, error, session id."""
 _HEARD = Struct(">iBihiB")
+_TOPIC = Struct(">16sB")
+"""Its id, and how many partitions follow."""
 _PARTITION = Struct(">ihqqqBi")
 """Its index, error, high watermark, last stable offset, start of the log, aborted transactions, preferred replica."""
 _NONE_ABORTED = 0
@@ -54,7 +58,7 @@ _EMPTY = 1
 class RequestForm:
     """How one follower asks over one connection, in one incarnation."""
 
-    __slots__ = ("_before", "_behind", "_ending", "_pack", "broker_epoch")
+    __slots__ = ("_before", "_behind", "_ending", "_pack", "_size", "broker_epoch")
 
     def __init__(self, client_id: str, example: FetchRequest) -> None:
         """What the example says of waits, sizes and the follower holds for all."""
@@ -65,12 +69,19 @@ class RequestForm:
         self._behind = head[_NUMBERED + 4 :] + encode(example, VERSION)[: _FRONT.size - _SESSION_BYTES]
         self._ending = ending_of(NodeId(follower.replica_id), follower.replica_epoch)
         self._pack = Struct(f">i{len(self._before)}si{len(self._behind)}sii").pack
+        self._size = len(self._before) + 4 + len(self._behind) + _SESSION_BYTES
 
-    def frame(self, correlation_id: int, session_id: int, session_epoch: int, partitions: bytes) -> bytes:
-        """A whole request; the partitions as `written` makes them."""
-        before, behind, ending = self._before, self._behind, self._ending
-        size = len(before) + 4 + len(behind) + _SESSION_BYTES + len(partitions) + len(ending)
-        return self._pack(size, before, correlation_id, behind, session_id, session_epoch) + partitions + ending
+    def frame(self, correlation_id: int, session_id: int, session_epoch: int, topics: dict[Uuid, list[bytes]]) -> bytes:
+        """A whole request; each partition is what `written` says of it, and its directory behind that."""
+        parts = [encode_uvarint(len(topics) + 1)]
+        for topic_id, partitions in topics.items():
+            parts += (topic_id, encode_uvarint(len(partitions) + 1), *partitions, b"\0")
+        parts.append(self._ending)
+        rest = b"".join(parts)
+        return (
+            self._pack(self._size + len(rest), self._before, correlation_id, self._behind, session_id, session_epoch)
+            + rest
+        )
 
 
 def ending_of(replica_id: NodeId, broker_epoch: int) -> bytes:
@@ -80,29 +91,8 @@ def ending_of(replica_id: NodeId, broker_epoch: int) -> bytes:
     return encode(example, VERSION)[_FRONT.size + 1 :]
 
 
-def written(
-    index: int,
-    leader_epoch: int,
-    fetch_offset: int,
-    last_fetched_epoch: int,
-    log_start_offset: int,
-    max_bytes: int,
-    directory: bytes,
-) -> bytes:
-    """One partition of a request; `directory` as `written_directory` makes it."""
-    return _ASKED.pack(index, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes) + directory
-
-
 def written_directory(directory_id: Uuid) -> bytes:
     return b"\0" if directory_id == ZERO_UUID else _DIRECTORY + directory_id
-
-
-def gathered(topics: dict[Uuid, list[bytes]]) -> bytes:
-    """All partitions of a request, by topic."""
-    parts = [encode_uvarint(len(topics) + 1)]
-    for topic_id, partitions in topics.items():
-        parts += (topic_id, encode_uvarint(len(partitions) + 1), *partitions, b"\0")
-    return b"".join(parts)
 
 
 def read_front(frame: memoryview, position: int) -> Front | None:
@@ -165,18 +155,19 @@ def read_answer(frame: memoryview) -> list[Answered] | None:
         position = _HEARD.size
         if tagged or error or not 0 < topics < _TWO_BYTES:
             return None
-        for _ in range(topics - 1):
-            topic_id = Uuid(bytes(frame[position : position + _ID_BYTES]))
-            partitions = frame[position + _ID_BYTES]
-            position += _ID_BYTES + 1
+        while topics > 1:
+            topics -= 1
+            topic_id, partitions = _TOPIC.unpack_from(frame, position)
+            position += _TOPIC.size
             if not 0 < partitions < _TWO_BYTES:
                 return None
-            for _ in range(partitions - 1):
+            while partitions > 1:
+                partitions -= 1
                 index, error, high_watermark, _, log_start_offset, aborted, preferred = _PARTITION.unpack_from(
                     frame, position
                 )
                 size, start = decode_uvarint(frame, position + _PARTITION.size)
-                position = start + max(size - 1, 0)
+                position = start + size - 1 if size else start
                 if error or aborted > _EMPTY or preferred != NO_NODE or frame[position]:
                     return None
                 found.append((topic_id, index, high_watermark, log_start_offset, frame[start:position]))

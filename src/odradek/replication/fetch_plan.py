@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 from odradek.values import value
@@ -60,24 +61,37 @@ class FetchPlan(Generic[KeyT]):
         """Whether the next fetch asks for a session, and is likely to get one."""
         return self._epoch == FULL_EPOCH and not self._refused
 
+    def next_usual(self) -> tuple[int, int, Collection[KeyT]] | None:
+        """What to send where the session goes on and forgets nothing: its id, its epoch, and what moved.
+
+        None if there is more to say, which `next_fetch` does; it is so, too, if nothing is wanted any more. (Hot.)
+        """
+        epoch, known, news = self._epoch, self._known, self._news
+        if epoch == FULL_EPOCH:
+            return None
+        known.update(news)
+        if len(known) > len(self._wanted):  # Else they are the same: what is wanted is known by now.
+            return None
+        self._news = {}
+        self._epoch = epoch + 1 if epoch != LARGEST_EPOCH else 1
+        return self._session_id, epoch, news
+
     def next_fetch(self) -> PlannedFetch[KeyT]:
         """What to send; the leader will know it then."""
-        full = self._epoch == FULL_EPOCH
-        mentioned = tuple(self._wanted) if full else tuple(self._news)
-        forgotten: tuple[KeyT, ...] = ()
-        if full:
+        if self._epoch == FULL_EPOCH:
             self._known = self._wanted.copy()
-        else:
-            self._known.update(self._news)
-            if len(self._known) > len(self._wanted):  # Else they are the same: what is wanted is known by now.
-                forgotten = tuple(key for key in self._known if key not in self._wanted)
-                for key in forgotten:
-                    del self._known[key]
-        self._news.clear()
-        planned = PlannedFetch(self._session_id, self._epoch, mentioned, forgotten)
-        if not full:
-            self._epoch = 1 if self._epoch == LARGEST_EPOCH else self._epoch + 1
-        return planned
+            self._news.clear()
+            return PlannedFetch(self._session_id, FULL_EPOCH, tuple(self._wanted), ())
+        forgotten: tuple[KeyT, ...] = ()
+        usual = self.next_usual()
+        if usual is None:
+            forgotten = tuple(key for key in self._known if key not in self._wanted)
+            for key in forgotten:
+                del self._known[key]
+            usual = self.next_usual()
+            assert usual is not None, "what is known is wanted now"
+        session_id, epoch, news = usual
+        return PlannedFetch(session_id, epoch, tuple(news), forgotten)
 
     def opened(self, session_id: int) -> None:
         """A full fetch was answered: in a session from now on, unless the leader has no room for one."""

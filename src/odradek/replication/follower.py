@@ -26,7 +26,7 @@ def position_of(log: Log) -> FetchPosition:
 
 
 def take(
-    log: Log, records: memoryview, *, fetch_offset: Offset, high_watermark: int, log_start_offset: int, now_ms: int
+    log: Log, records: memoryview, fetch_offset: Offset, high_watermark: int, log_start_offset: int, now_ms: int
 ) -> bool:
     """Append what the leader sent for `fetch_offset` and follow its watermarks; whether its watermark has moved.
 
@@ -38,7 +38,7 @@ def take(
     if records:
         if log.log_start_offset == fetch_offset:
             _start_where_the_batch_does(log, records)
-        log.append_as_follower(records, now_ms=now_ms)
+        log.append_as_follower(records, now_ms)
     moved = log.advance_high_watermark(high_watermark)
     if log_start_offset > log.log_start_offset:
         log.delete_records_before(min(log_start_offset, log.high_watermark))

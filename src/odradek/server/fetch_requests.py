@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from odradek.ids import NodeId, Offset, Uuid
@@ -15,7 +15,7 @@ from odradek.protocol.messages.fetch import (
     ReplicaState,
 )
 from odradek.replication import follower
-from odradek.replication.fetch_forms import RequestForm, gathered, written, written_directory
+from odradek.replication.fetch_forms import RequestForm, written, written_directory
 from odradek.replication.fetch_plan import PlannedFetch
 from odradek.server.config import NodeConfig
 from odradek.server.hosted import Hosted
@@ -38,7 +38,7 @@ class Followed:
         self.directory = written_directory(hosted.directory.directory_id)
         self.asked_offset = Offset(-1)
         self.since = -1
-        """The request that asked for it from where it stands now; what answers an earlier one is out of date."""
+        """The request that asked for it from there; what answers an earlier one is out of date."""
         self.lag = UNKNOWN_LAG
         """Committed records that the leader had and this node had not, as of the last answer."""
         self.failures = 0
@@ -46,10 +46,11 @@ class Followed:
 
 
 class FetchRequests:
-    """Of one follower, to one leader."""
+    """Of one follower, to one leader; each partition remembers by which it was asked for, and from where."""
 
     def __init__(self, config: NodeConfig, client_id: str) -> None:
         self._config = config
+        self._max_bytes = config.replica_fetch_max_bytes
         self._client_id = client_id
         self._form: RequestForm | None = None
 
@@ -59,6 +60,7 @@ class FetchRequests:
         mentioned: Iterable[Followed],
         version: int,
         *,
+        serial: int,
         broker_epoch: int,
         max_wait_ms: int,
     ) -> FetchRequest:
@@ -76,6 +78,8 @@ class FetchRequests:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
                 request.topics.append(topic)
             position = follower.position_of(followed.hosted.partition.log)
+            followed.asked_offset = position.fetch_offset
+            followed.since = serial
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
@@ -90,33 +94,42 @@ class FetchRequests:
         return request
 
     def frame(
-        self, correlation_id: int, planned: PlannedFetch[Key], mentioned: Sequence[Followed], broker_epoch: int
+        self,
+        correlation_id: int,
+        usual: tuple[int, int, Iterable[Key]],
+        follows: Mapping[Key, Followed],
+        serial: int,
+        broker_epoch: int,
     ) -> bytes:
-        """The same for one that forgets nothing, as bytes, of the version that `fetch_forms` knows."""
+        """The same for one that says only what moved, as bytes, of the version that `fetch_forms` knows. (Hot.)"""
+        session_id, session_epoch, moved = usual
         form = self._form
         if form is None or form.broker_epoch != broker_epoch:
             example = self._empty(broker_epoch, self._config.replica_fetch_wait_max_ms)
             form = self._form = RequestForm(self._client_id, example)
-        max_bytes = self._config.replica_fetch_max_bytes
         topics: dict[Uuid, list[bytes]] = {}
-        for followed in mentioned:
-            topic_id, index = followed.key
+        for key in moved:
+            followed = follows[key]
             log = followed.hosted.partition.log
-            partition = written(
-                index,
-                followed.leader_epoch,
-                log.log_end_offset,
-                log.leader_epochs.latest,
-                log.log_start_offset,
-                max_bytes,
-                followed.directory,
+            followed.asked_offset = fetch_offset = log.log_end_offset
+            followed.since = serial
+            topic_id, index = key
+            partition = (
+                written(
+                    index,
+                    followed.leader_epoch,
+                    fetch_offset,
+                    log.leader_epochs.latest,
+                    log.log_start_offset,
+                    self._max_bytes,
+                )
+                + followed.directory
             )
-            known = topics.get(topic_id)
-            if known is None:
-                topics[topic_id] = [partition]
+            if topic_id in topics:
+                topics[topic_id].append(partition)
             else:
-                known.append(partition)
-        return form.frame(correlation_id, planned.session_id, planned.session_epoch, gathered(topics))
+                topics[topic_id] = [partition]
+        return form.frame(correlation_id, session_id, session_epoch, topics)
 
     def _empty(self, broker_epoch: int, max_wait_ms: int) -> FetchRequest:
         config = self._config

@@ -14,15 +14,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
 from odradek.ids import LeaderEpoch, NodeId, Offset
-from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from odradek.protocol.messages.fetch import FetchResponse, PartitionData
 from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
 from odradek.replication import follower
-from odradek.replication.fetch_forms import VERSION, Answered
+from odradek.replication.fetch_forms import read_answer
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
 from odradek.server.fetch_answer import FetchAnswer
 from odradek.server.fetch_requests import FetchRequests, Followed, Key
@@ -59,6 +57,7 @@ class Fetcher:
     def __init__(self, fetchers: Fetchers, leader_id: NodeId) -> None:
         self._fetchers = fetchers
         self._config = fetchers.config
+        self._clock = fetchers.world.clock
         self._replicas = fetchers.replicas
         self._leader_id = leader_id
         self._plan: FetchPlan[Key] = FetchPlan()
@@ -148,70 +147,73 @@ class Fetcher:
             if not len(self._plan):
                 await self._rest(None)
                 continue
-            self._ask(connection)
-            while not self._asked.done() and not (self._plan.has_news() and not self._asked.full):
+            self._asked = asked = FetchAnswer(connection, self._take_frame, self._nudge)
+            self._ask(asked)
+            while not asked.done() and not (self._plan.has_news() and not asked.full):
                 await self._rest(None)
-            asked = self._asked
             if not asked.done():
-                asked.on_arrival = partial(asyncio.get_running_loop().call_soon, self._handle_late, asked)
+                asked.overtaken(partial(asyncio.get_running_loop().call_soon, self._handle_late, asked))
                 connection = await self._leader.connection(1)
                 self._leader.opened.reverse()
             elif not asked.is_taken:
                 self._handle(asked.result(), asked)
                 self._failures = 0
 
-    def _ask(self, connection: Connection) -> None:
+    def _ask(self, asked: FetchAnswer) -> None:
         """Send the next request."""
-        self._serial += 1
+        self._serial = asked.serial = serial = self._serial + 1
         config = self._config
         broker_epoch = self._replicas.surroundings.broker_epoch
-        opens_session = self._plan.opens_session
-        planned = self._plan.next_fetch()
-        full = planned.session_epoch == FULL_EPOCH
-        if full:
-            self._session_since = self._serial
-        mentioned = [self._followed[key] for key in planned.mentioned]
-        for followed in mentioned:
-            followed.asked_offset = followed.hosted.partition.log.log_end_offset
-            followed.since = self._serial
-        self._asked = asked = FetchAnswer(self._serial, connection, self._arrived, full=full)
-        version = _fetch_version(connection)
-        # The first answer opens a session; until it is there, nothing can overtake it.
-        max_wait_ms = 0 if opens_session else config.replica_fetch_wait_max_ms
-        timeout_ms = config.replica_socket_timeout_ms + max_wait_ms
-        if version == VERSION and not full and not planned.forgotten:
+        usual = self._plan.next_usual() if asked.in_forms else None
+        if usual is not None:
+            asked.full = False
+            connection = asked.connection
+            frame = self._requests.frame(connection.next_correlation_id, usual, self._followed, serial, broker_epoch)
             connection.ask_with(
-                lambda correlation_id: self._requests.frame(correlation_id, planned, mentioned, broker_epoch),
-                asked,
-                timeout_ms=timeout_ms,
-                lent=True,
+                frame, asked, config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms, lent=True
             )
-        else:
-            request = self._requests.message(
-                planned, mentioned, version, broker_epoch=broker_epoch, max_wait_ms=max_wait_ms
-            )
-            connection.ask_for(asked, request, FetchResponse, version, timeout_ms=timeout_ms)
+            return
+        # The first answer opens a session; until it is there, nothing can overtake it.
+        max_wait_ms = 0 if self._plan.opens_session else config.replica_fetch_wait_max_ms
+        planned = self._plan.next_fetch()
+        asked.full = planned.session_epoch == FULL_EPOCH
+        if asked.full:
+            self._session_since = serial
+        request = self._requests.message(
+            planned,
+            [self._followed[key] for key in planned.mentioned],
+            asked.version,
+            serial=serial,
+            broker_epoch=broker_epoch,
+            max_wait_ms=max_wait_ms,
+        )
+        timeout_ms = config.replica_socket_timeout_ms + max_wait_ms
+        asked.connection.ask_for(asked, request, FetchResponse, asked.version, timeout_ms=timeout_ms)
 
     # Answers.
 
-    def _arrived(self) -> None:
-        """The answer is there; where it says nothing that has to be thought over, the next request goes out at once."""
-        asked = self._asked
-        answered = None if self._throttled else asked.plain()
+    def _take_frame(self, frame: memoryview) -> bool:
+        """Take in an answer that says nothing to be thought over, and send the next request at once. (Hot.)"""
+        answered = None if self._throttled else read_answer(frame)
         if answered is None:
-            self._nudge()
-            return
+            return False
+        asked = self._asked
         try:
-            self._take_all(answered, asked.serial)
-            asked.is_taken = True
+            serial = asked.serial
+            for topic_id, index, high_watermark, log_start_offset, records in answered:
+                followed = self._followed.get((topic_id, index))
+                if followed is not None and 0 <= followed.since <= serial:
+                    self._take_in(followed, records, high_watermark, log_start_offset)
             self._failures = 0
             if len(self._plan):
-                self._ask(asked.connection)
+                self._ask(asked)
             else:
+                asked.is_taken = True
                 self._nudge()
         except Exception as failure:
             self._fetchers.on_failure(failure)
             raise
+        return True
 
     def _handle_late(self, asked: FetchAnswer) -> None:
         """Of a request that was overtaken by another one."""
@@ -242,13 +244,6 @@ class Fetcher:
                 if followed is not None and 0 <= followed.since <= serial:
                     self._handle_partition(followed, data)
 
-    def _take_all(self, answered: list[Answered], serial: int) -> None:
-        """The same for an answer without any error."""
-        for topic_id, index, high_watermark, log_start_offset, records in answered:
-            followed = self._followed.get((topic_id, index))
-            if followed is not None and 0 <= followed.since <= serial:
-                self._take_in(followed, records, high_watermark, log_start_offset)
-
     def _handle_partition(self, followed: Followed, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
@@ -270,48 +265,39 @@ class Fetcher:
             self._take_in(followed, records, data.high_watermark, data.log_start_offset)
 
     def _take_in(self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
+        hosted = followed.hosted
+        partition_log = hosted.partition.log
+        end_before, start_before = partition_log.log_end_offset, partition_log.log_start_offset
+        now_ms = self._clock.now_ms()
+        size = len(records)
+        hosted.held_bytes += size
         try:
-            self._take(followed, records, high_watermark, log_start_offset)
+            moved = follower.take(
+                partition_log, records, followed.asked_offset, high_watermark, log_start_offset, now_ms
+            )
+            end = partition_log.log_end_offset
+            followed.lag = high_watermark - end if high_watermark > end else 0
+            hosted.replication_bytes_in += size
+            if hosted.follower_throttle is not None:
+                self._replicas.throttles.taken(size)
+            hosted.first_offset = Offset(hosted.first_offset + end - end_before)
+            if moved:
+                hosted.committed()
+            if end == end_before and partition_log.log_start_offset == start_before:
+                pass  # The leader knows already from where.
+            elif partition_log.flushes_on_append and partition_log.flush_due(now_ms):
+                self._pause(followed)
+                self._send_off(self._sync(followed))
+            else:
+                self._plan.want(followed.key)
+            followed.failures = 0
         except (OSError, KafkaError) as failure:
             self._failed(followed, failure)
-        else:
-            followed.failures = 0
 
     def _failed(self, followed: Followed, failure: OSError | KafkaError) -> None:
         if isinstance(failure, OSError):
             failure = self._replicas.storage_error(followed.hosted, failure)
         self._try_later(followed, failure.code, failure.message)
-
-    def _take(self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
-        hosted = followed.hosted
-        partition_log = hosted.partition.log
-        end_before, start_before = partition_log.log_end_offset, partition_log.log_start_offset
-        now_ms = self._fetchers.world.clock.now_ms()
-        size = len(records)
-        hosted.held_bytes += size
-        moved = follower.take(
-            partition_log,
-            records,
-            fetch_offset=followed.asked_offset,
-            high_watermark=high_watermark,
-            log_start_offset=log_start_offset,
-            now_ms=now_ms,
-        )
-        end = partition_log.log_end_offset
-        followed.lag = max(high_watermark - end, 0)
-        hosted.replication_bytes_in += size
-        if hosted.follower_throttle is not None:
-            self._replicas.throttles.taken(size)
-        hosted.first_offset = Offset(hosted.first_offset + end - end_before)
-        if moved:
-            hosted.committed()
-        if end == end_before and partition_log.log_start_offset == start_before:
-            return
-        if partition_log.flushes_on_append and partition_log.flush_due(now_ms):
-            self._pause(followed)
-            self._send_off(self._sync(followed))
-        else:
-            self._plan.want(followed.key)
 
     def _cut(self, followed: Followed, cut: Callable[[], bool]) -> None:
         hosted = followed.hosted
@@ -447,7 +433,3 @@ class Fetcher:
             self._nudge_timer = None
         if self._nudged is not None and not self._nudged.done():
             self._nudged.set_result(None)
-
-
-def _fetch_version(connection: Connection) -> int:
-    return min(connection.versions[ApiKey.FETCH][1], FetchRequest.max_stable_version)

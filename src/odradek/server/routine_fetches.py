@@ -70,18 +70,15 @@ class RoutineFetches:
         self.asked_epoch = quorum.raft.epoch
         self.asked_offset = quorum.log.log_end_offset
         self._waits = True
-        self.connection.ask_with(self._frame, self, timeout_ms=quorum.settings.request_timeout_ms)
-        self._on_asked()
-
-    def _frame(self, correlation_id: int) -> bytes:
-        quorum = self._quorum
-        return self._form.frame(
-            correlation_id,
+        frame = self._form.frame(
+            self.connection.next_correlation_id,
             self.asked_epoch,
             self.asked_offset,
             quorum.log.last_epoch,
             quorum.raft.high_watermark,
         )
+        self.connection.ask_with(frame, self, quorum.settings.request_timeout_ms)
+        self._on_asked()
 
     # What the connection calls.
 

@@ -35,7 +35,7 @@ class ReplicatedLog(KeptLog):
 
     __slots__ = ()
 
-    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> Offset:
+    def append_as_follower(self, batches: memoryview, now_ms: int) -> Offset:
         """Write batches that have their offsets from the leader; the last offset in the log then.
 
         One write for all of them if they fit into the active segment. A partial batch at the end is left out, as a

@@ -97,9 +97,9 @@ def test_frames_that_are_lent_come_whole_and_in_order_between_others(piece: int)
         waiting: list[asyncio.Future[memoryview]] = []
         sent = b""
         for number, size in enumerate(sizes, 1):
-            connection.ask_with(lambda _: b"", heard, timeout_ms=1000, lent=True)
+            connection.ask_with(b"", heard, 1000, lent=True)
             waiting.append(asyncio.get_running_loop().create_future())
-            connection.ask_with(lambda _: b"", waiting[-1], timeout_ms=1000)
+            connection.ask_with(b"", waiting[-1], 1000)
             for correlation_id in (2 * number - 1, 2 * number):
                 frame = correlation_id.to_bytes(4) + bytes([correlation_id]) * (size - 4)
                 sent += len(frame).to_bytes(4) + frame
@@ -120,10 +120,39 @@ def test_a_frame_that_is_lent_is_not_copied() -> None:
         wire = wire_of(connection)
         heard = Heard()
         for number in (1, 2, 3):
-            connection.ask_with(lambda _: b"", heard, timeout_ms=1000, lent=True)
+            connection.ask_with(b"", heard, 1000, lent=True)
             wire.receive((200_000).to_bytes(4) + number.to_bytes(4) + bytes([number]) * 199_996)
         second, third = heard.views[1:]
         assert second == third != heard.frames[1]
+        connection.close()
+
+    play(test)
+
+
+def test_a_lent_frame_that_answers_another_request_ends_the_connection() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        heard = Heard()
+        assert connection.next_correlation_id == 1
+        connection.ask_with(b"", heard, 1000, lent=True)
+        assert connection.next_correlation_id == 2
+        with pytest.raises(ConnectionLost, match="answers request 2 instead of 1"):
+            wire_of(connection).receive(b"\0\0\0\4\0\0\0\2")
+        assert connection.is_lost
+        assert heard.frames == []
+
+    play(test)
+
+
+def test_requests_are_numbered_anew_once_the_numbers_are_used_up() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        connection.next_correlation_id = (1 << 31) - 1
+        heard = Heard()
+        for _ in range(2):
+            connection.ask_with(b"", heard, 1000, lent=True)
+        wire_of(connection).receive(b"\0\0\0\4\x7f\xff\xff\xff" + b"\0\0\0\4\0\0\0\0")
+        assert heard.frames == [b"\x7f\xff\xff\xff", bytes(4)]
         connection.close()
 
     play(test)

@@ -63,15 +63,15 @@ def test_a_request_is_written_as_the_codec_writes_it(topics: dict[Uuid, list[Fet
                 each.last_fetched_epoch,
                 each.log_start_offset,
                 each.partition_max_bytes,
-                fetch_forms.written_directory(Uuid(each.replica_directory_id)),
             )
+            + fetch_forms.written_directory(Uuid(each.replica_directory_id))
             for each in asked
         ]
         for topic_id, asked in topics.items()
     }
     form = RequestForm("broker-7-fetcher-0", expected)
     assert form.broker_epoch == BROKER_EPOCH
-    assert form.frame(77, 99, 12, fetch_forms.gathered(partitions)) == b"".join(
+    assert form.frame(77, 99, 12, partitions) == b"".join(
         request_frame(header, [encode(expected, 18)])  # type: ignore[arg-type]
     )
 

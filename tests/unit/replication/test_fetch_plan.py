@@ -76,6 +76,35 @@ def test_only_what_moved_is_said() -> None:
     assert (planned.session_epoch, planned.mentioned, planned.forgotten) == (2, (), ("a",))
 
 
+def test_a_usual_fetch_says_what_moved_and_leaves_all_else_to_a_planned_one() -> None:
+    plan: FetchPlan[str] = FetchPlan()
+    for key in "abc":
+        plan.want(key)
+    assert plan.next_usual() is None
+    plan.next_fetch()
+    plan.opened(7)
+    plan.want("c")
+    usual = plan.next_usual()
+    assert usual is not None
+    assert (usual[:2], list(usual[2])) == ((7, 1), ["c"])
+    assert not plan.has_news()
+    plan.want("d")
+    plan.leave_out("a")
+    assert plan.next_usual() is None
+    assert plan.has_news()
+    planned = plan.next_fetch()
+    assert (planned.session_epoch, planned.mentioned, planned.forgotten) == (2, ("d",), ("a",))
+    usual = plan.next_usual()
+    assert usual is not None
+    assert (usual[:2], list(usual[2])) == ((7, 3), [])
+    for key in "bcd":
+        plan.leave_out(key)
+    assert plan.next_usual() is None
+    plan.want("a")
+    plan.lost()
+    assert plan.next_usual() is None
+
+
 def test_a_lost_session_is_named_once_more_so_that_the_leader_drops_it() -> None:
     plan: FetchPlan[str] = FetchPlan()
     plan.want("a")

@@ -94,9 +94,8 @@ class Follower:
     def send(self, request: FetchRequest, connection: Connection | None = None) -> asyncio.Future[memoryview]:
         body = encode(request, VERSION)
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        (connection or self.connection).ask_with(
-            lambda number: HEAD.before(len(body), number) + body, answer, timeout_ms=60_000
-        )
+        connection = connection or self.connection
+        connection.ask_with(HEAD.before(len(body), connection.next_correlation_id) + body, answer, 60_000)
         self.session_epoch += 1
         return answer
 
