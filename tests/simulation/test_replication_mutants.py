@@ -130,8 +130,8 @@ def test_a_new_leader_that_tells_its_end_too_early(monkeypatch: pytest.MonkeyPat
 def test_producers_that_a_follower_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     write = Log._write_replicated
 
-    def forgetful(self: Log, segment: Any, data: memoryview, headers: list[Any]) -> None:
-        write(self, segment, data, [(*header[:8], NO_PRODUCER_ID, *header[9:]) for header in headers])
+    def forgetful(self: Log, data: memoryview, headers: list[Any], *given: int) -> None:
+        write(self, data, [(*header[:8], NO_PRODUCER_ID, *header[9:]) for header in headers], *given)
 
     monkeypatch.setattr(Log, "_write_replicated", forgetful)
     assert caught("stands ", "was refused without a reason")

@@ -138,7 +138,7 @@ class Connection:
         if self._timer is None or self._timer_at > deadline:
             self._watch(deadline)
 
-    def ask_with(self, frame: bytes, answer: Awaiting, timeout_ms: int, *, lent: bool = False) -> None:
+    def ask_with(self, frame: bytes, answer: Awaiting, timeout_ms: int, lent: bool = False) -> None:
         """Send a frame made with `next_correlation_id`; `answer` gets the frame that answers it, from there on.
 
         If that is lent, it is good only until the answer has returned from `set_result`, and cost no copy; whoever

@@ -28,7 +28,8 @@ class FetchPlan(Generic[KeyT]):
     """The follower's side of a fetch session."""
 
     def __init__(self) -> None:
-        self._wanted: dict[KeyT, None] = {}
+        self.wanted: dict[KeyT, None] = {}
+        """What is fetched at present; `want` and `leave_out` change it."""
         self._news: dict[KeyT, None] = {}
         """Wanted, and the leader does not know from where."""
         self._known: dict[KeyT, None] = {}
@@ -38,20 +39,14 @@ class FetchPlan(Generic[KeyT]):
         self._refused = False
         """Whether the leader had no room for a session when it was last asked for one."""
 
-    def __len__(self) -> int:
-        return len(self._wanted)
-
     def want(self, key: KeyT) -> None:
         """Fetch it from now on, or from another position than before."""
-        self._wanted[key] = self._news[key] = None
+        self.wanted[key] = self._news[key] = None
 
     def leave_out(self, key: KeyT) -> None:
         """Do not fetch it for now."""
-        self._wanted.pop(key, None)
+        self.wanted.pop(key, None)
         self._news.pop(key, None)
-
-    def wants(self, key: KeyT) -> bool:
-        return key in self._wanted
 
     def has_news(self) -> bool:
         return bool(self._news)
@@ -70,7 +65,7 @@ class FetchPlan(Generic[KeyT]):
         if epoch == FULL_EPOCH:
             return None
         known.update(news)
-        if len(known) > len(self._wanted):  # Else they are the same: what is wanted is known by now.
+        if len(known) > len(self.wanted):  # Else they are the same: what is wanted is known by now.
             return None
         self._news = {}
         self._epoch = epoch + 1 if epoch != LARGEST_EPOCH else 1
@@ -79,13 +74,13 @@ class FetchPlan(Generic[KeyT]):
     def next_fetch(self) -> PlannedFetch[KeyT]:
         """What to send; the leader will know it then."""
         if self._epoch == FULL_EPOCH:
-            self._known = self._wanted.copy()
+            self._known = self.wanted.copy()
             self._news.clear()
-            return PlannedFetch(self._session_id, FULL_EPOCH, tuple(self._wanted), ())
+            return PlannedFetch(self._session_id, FULL_EPOCH, tuple(self.wanted), ())
         forgotten: tuple[KeyT, ...] = ()
         usual = self.next_usual()
         if usual is None:
-            forgotten = tuple(key for key in self._known if key not in self._wanted)
+            forgotten = tuple(key for key in self._known if key not in self.wanted)
             for key in forgotten:
                 del self._known[key]
             usual = self.next_usual()

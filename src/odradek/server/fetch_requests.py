@@ -17,6 +17,7 @@ from odradek.protocol.messages.fetch import (
 from odradek.replication import follower
 from odradek.replication.fetch_forms import RequestForm, written, written_directory
 from odradek.replication.fetch_plan import PlannedFetch
+from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
 from odradek.server.hosted import Hosted
 
@@ -48,8 +49,11 @@ class Followed:
 class FetchRequests:
     """Of one follower, to one leader; each partition remembers by which it was asked for, and from where."""
 
-    def __init__(self, config: NodeConfig, client_id: str) -> None:
+    def __init__(self, config: NodeConfig, client_id: str, surroundings: Surroundings) -> None:
+        self.timeout_ms = config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms
+        """How long a frame may wait for its answer."""
         self._config = config
+        self._surroundings = surroundings
         self._max_bytes = config.replica_fetch_max_bytes
         self._client_id = client_id
         self._form: RequestForm | None = None
@@ -61,10 +65,9 @@ class FetchRequests:
         version: int,
         *,
         serial: int,
-        broker_epoch: int,
         max_wait_ms: int,
     ) -> FetchRequest:
-        request = self._empty(broker_epoch, max_wait_ms)
+        request = self._empty(self._surroundings.broker_epoch, max_wait_ms)
         request.session_id = planned.session_id
         request.session_epoch = planned.session_epoch
         request.forgotten_topics_data = _forgotten(planned.forgotten)
@@ -87,7 +90,7 @@ class FetchRequests:
                     fetch_offset=position.fetch_offset,
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=position.log_start_offset,
-                    partition_max_bytes=self._config.replica_fetch_max_bytes,
+                    partition_max_bytes=self._max_bytes,
                     replica_directory_id=followed.hosted.directory.directory_id,
                 )
             )
@@ -99,11 +102,11 @@ class FetchRequests:
         usual: tuple[int, int, Iterable[Key]],
         follows: Mapping[Key, Followed],
         serial: int,
-        broker_epoch: int,
     ) -> bytes:
         """The same for one that says only what moved, as bytes, of the version that `fetch_forms` knows. (Hot.)"""
         session_id, session_epoch, moved = usual
         form = self._form
+        broker_epoch = self._surroundings.broker_epoch
         if form is None or form.broker_epoch != broker_epoch:
             example = self._empty(broker_epoch, self._config.replica_fetch_wait_max_ms)
             form = self._form = RequestForm(self._client_id, example)

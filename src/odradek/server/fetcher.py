@@ -65,7 +65,7 @@ class Fetcher:
         self._serial = 0
         self._session_since = 0
         """The request that asked for the present session: what answers an earlier one speaks of another."""
-        self._requests = FetchRequests(fetchers.config, fetchers.client_id)
+        self._requests = FetchRequests(fetchers.config, fetchers.client_id, self._replicas.surroundings)
         self._leader = LeaderConnections(fetchers, leader_id)
         self._asked: FetchAnswer
         """Of the request that is under way."""
@@ -144,7 +144,7 @@ class Fetcher:
         while True:
             if self._throttled:
                 self._hold_back()
-            if not len(self._plan):
+            if not self._plan.wanted:
                 await self._rest(None)
                 continue
             self._asked = asked = FetchAnswer(connection, self._take_frame, self._nudge)
@@ -162,33 +162,23 @@ class Fetcher:
     def _ask(self, asked: FetchAnswer) -> None:
         """Send the next request."""
         self._serial = asked.serial = serial = self._serial + 1
-        config = self._config
-        broker_epoch = self._replicas.surroundings.broker_epoch
+        requests, connection = self._requests, asked.connection
         usual = self._plan.next_usual() if asked.in_forms else None
         if usual is not None:
             asked.full = False
-            connection = asked.connection
-            frame = self._requests.frame(connection.next_correlation_id, usual, self._followed, serial, broker_epoch)
-            connection.ask_with(
-                frame, asked, config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms, lent=True
-            )
+            frame = requests.frame(connection.next_correlation_id, usual, self._followed, serial)
+            connection.ask_with(frame, asked, requests.timeout_ms, True)
             return
         # The first answer opens a session; until it is there, nothing can overtake it.
-        max_wait_ms = 0 if self._plan.opens_session else config.replica_fetch_wait_max_ms
+        max_wait_ms = 0 if self._plan.opens_session else self._config.replica_fetch_wait_max_ms
         planned = self._plan.next_fetch()
         asked.full = planned.session_epoch == FULL_EPOCH
         if asked.full:
             self._session_since = serial
-        request = self._requests.message(
-            planned,
-            [self._followed[key] for key in planned.mentioned],
-            asked.version,
-            serial=serial,
-            broker_epoch=broker_epoch,
-            max_wait_ms=max_wait_ms,
-        )
-        timeout_ms = config.replica_socket_timeout_ms + max_wait_ms
-        asked.connection.ask_for(asked, request, FetchResponse, asked.version, timeout_ms=timeout_ms)
+        mentioned = [self._followed[key] for key in planned.mentioned]
+        request = requests.message(planned, mentioned, asked.version, serial=serial, max_wait_ms=max_wait_ms)
+        timeout_ms = self._config.replica_socket_timeout_ms + max_wait_ms
+        connection.ask_for(asked, request, FetchResponse, asked.version, timeout_ms=timeout_ms)
 
     # Answers.
 
@@ -205,7 +195,7 @@ class Fetcher:
                 if followed is not None and 0 <= followed.since <= serial:
                     self._take_in(followed, records, high_watermark, log_start_offset)
             self._failures = 0
-            if len(self._plan):
+            if self._plan.wanted:
                 self._ask(asked)
             else:
                 asked.is_taken = True
@@ -321,7 +311,7 @@ class Fetcher:
         """Leave out of the session, for a while, what would exceed the quota; never what is in sync (KIP-73)."""
         if self._replicas.throttles.taking_excess_ms():
             for key, followed in self._throttled.items():
-                if followed.lag != 0 and self._plan.wants(key):
+                if followed.lag != 0 and key in self._plan.wanted:
                     self._pause(followed)
                     self._held_back[key] = followed
             if self._held_back and self._release_timer is None:

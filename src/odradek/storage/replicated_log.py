@@ -66,37 +66,26 @@ class ReplicatedLog(KeptLog):
             position = end
         self._told_ms = now_ms
         if headers:
-            if self._fits(position, end_offset - 1, latest_timestamp):
-                self._write_replicated(self._segments.active, batches[:position], headers)
-            else:
-                self._write_one_by_one(batches, headers, now_ms)
+            self._write_replicated(batches[:position], headers, end_offset - 1, latest_timestamp, now_ms)
         return Offset(end_offset - 1)
 
     # Inside
 
-    def _fits(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+    def _write_replicated(
+        self, data: memoryview, headers: list[_Replicated], last_offset: int, latest_timestamp: int, now_ms: int
+    ) -> None:
+        """Write these bytes at once, if one segment takes them all, then note the batches in them."""
         segment = self._segments.active
-        return not (
-            segment.size + size > self._segment_bytes
+        if (
+            segment.size + len(data) > self._segment_bytes
             or segment.index_full
             or last_offset > segment.last_indexable_offset
-            or max_timestamp > segment.roll_timestamp
-        )
-
-    def _write_one_by_one(self, batches: memoryview, headers: list[_Replicated], now_ms: int) -> None:
-        """Write batches that the active segment does not take all together, or not at all."""
-        position = 0
-        for header in headers:
-            base_offset, length, _, _, _, _, last_delta, max_timestamp, _, _, _ = header
-            size = LENGTH_OVERHEAD + length
-            segment = self._segments.active
-            if not self._fits(size, base_offset + last_delta, max_timestamp):
-                segment = self._segment_for(size, base_offset + last_delta, now_ms, at_offset=base_offset)
-            self._write_replicated(segment, batches[position : position + size], [header])
-            position += size
-
-    def _write_replicated(self, segment: Segment, data: memoryview, headers: list[_Replicated]) -> None:
-        """Write these bytes at once, then note the batches in them."""
+            or latest_timestamp > segment.roll_timestamp
+        ):
+            if len(headers) > 1:
+                self._write_one_by_one(data, headers, now_ms)
+                return
+            segment = self._segment_for(len(data), last_offset, now_ms, at_offset=headers[0][0])
         epochs = self.leader_epochs
         for header in headers:
             if header[2] != epochs.latest:
@@ -137,6 +126,14 @@ class ReplicatedLog(KeptLog):
                         attributes & TRANSACTIONAL_BIT != 0,
                     )
             position += size
+
+    def _write_one_by_one(self, data: memoryview, headers: list[_Replicated], now_ms: int) -> None:
+        position = 0
+        for header in headers:
+            base_offset, length, _, _, _, _, last_delta, max_timestamp, _, _, _ = header
+            end = position + LENGTH_OVERHEAD + length
+            self._write_replicated(data[position:end], [header], base_offset + last_delta, max_timestamp, now_ms)
+            position = end
 
     def _replay_marker(self, segment: Segment, batch: memoryview) -> None:
         completed = self.producers.replay(read_header(batch), lambda: batch)
