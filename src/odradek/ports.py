@@ -171,6 +171,9 @@ class Wire(Protocol):
     def send(self, parts: Sequence[Part]) -> None:
         """Queue in order; what a view points to must stay untouched until it has left: pass bytes unless sure."""
 
+    def widen(self) -> None:
+        """Let large answers leave at once: whoever reads them waits for nothing else."""
+
     def pause(self) -> None:
         """Stop reading."""
 

@@ -103,6 +103,9 @@ class SimulatedWire:
             self._leave()
             self._blocked = bool(self._unsent)
 
+    def widen(self) -> None:
+        """It is as wide as it was drawn."""
+
     def pause(self) -> None:
         self._reading = False
 

@@ -120,6 +120,49 @@ def test_more_than_the_socket_takes_waits_and_drains_in_order(tmp_path: Path) ->
     run(test)
 
 
+def test_of_many_small_slices_no_more_are_read_than_may_leave_soon(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    slice_bytes = SENDFILE_THRESHOLD // 2
+    path.write_bytes(bytes(slice_bytes))
+
+    async def test() -> None:
+        client, server = await pair()
+        file = RealDisk().open(str(path))
+        client.wire.pause()
+        reads = 0
+
+        class Counted(FileSlice):
+            def read(self) -> bytes:
+                nonlocal reads
+                reads += 1
+                return super().read()
+
+        count = 400
+        server.wire.send([Counted(file, 0, slice_bytes) for _ in range(count)])
+        assert reads < count / 2
+        assert server.wire.unsent_bytes > 0
+        client.wire.resume()
+        await client.until(lambda: len(client.data) == count * slice_bytes)
+        file.close()
+        server.wire.close()
+
+    run(test)
+
+
+def test_a_wire_that_is_widened_has_room_for_more() -> None:
+    async def test() -> None:
+        client, server = await pair()
+        sock = server.wire._sock
+        before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        server.wire.widen()
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+        server.wire.close()
+        server.wire.widen()
+        await client.until(lambda: bool(client.ends))
+
+    run(test)
+
+
 def test_finish_lets_everything_leave_first() -> None:
     async def test() -> None:
         client, server = await pair()

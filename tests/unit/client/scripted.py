@@ -67,6 +67,9 @@ class ScriptedWire:
             self._requests.put_nowait(bytes(self._heard[4:end]))
             del self._heard[:end]
 
+    def widen(self) -> None:
+        raise AssertionError("clients do not answer")
+
     def pause(self) -> None:
         raise AssertionError("clients do not pause")
 

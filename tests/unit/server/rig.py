@@ -52,6 +52,7 @@ class FakeWire:
         self.stalled = False
         """Whether the far side has stopped reading."""
         self.paused = False
+        self.widened = False
         self.closed = False
         self.on_change: Callable[[], None] = lambda: None
         self._unsent: list[Part] = []
@@ -67,6 +68,9 @@ class FakeWire:
         self._unsent.extend(parts)
         if not self.stalled:
             self._leave()
+
+    def widen(self) -> None:
+        self.widened = True
 
     def pause(self) -> None:
         self.paused = True

@@ -17,6 +17,7 @@ from odradek.protocol.messages.delete_records import (
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.sim.disk import SimulatedFile
+from odradek.sim.network import SimulatedWire
 
 
 def test_what_is_acknowledged_is_on_every_replica() -> None:
@@ -352,6 +353,23 @@ def test_nobody_else_speaks_for_a_replica() -> None:
         assert await code(_fetch(rig, offset=1, replica=2, broker_epoch=epoch, leader_epoch=0)) == 74
 
     rig.run(story)
+
+
+def test_only_followers_have_wide_wires() -> None:
+    rig = ReplicaRig(2)
+    widened: list[SimulatedWire] = []
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"a")
+        assert {wire.peer_host for wire in widened} == {"host-2"}
+        widened.clear()
+        await rig.request(1, _fetch(rig, offset=0, replica=-1, broker_epoch=-1), 17)
+        assert widened == []
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SimulatedWire, "widen", lambda wire: widened.append(wire))
+        rig.run(story)
 
 
 def test_consumers_read_from_a_replica_in_their_rack() -> None:

@@ -40,6 +40,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         return FetchResponse(error_code=error.code, session_id=0)
     if reader.replica_id >= 0 and ctx.api_version == VERSION:
         _learn(session, reader)
+        ctx.listener.connections[ctx.connection_id].widen()
     collector = Collector(
         session,
         node.replicas,

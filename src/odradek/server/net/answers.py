@@ -87,6 +87,10 @@ class Answers(ABC):
     def peer_host(self) -> str:
         return self._wire.peer_host
 
+    def widen(self) -> None:
+        """As `Wire.widen`: another broker reads here."""
+        self._wire.widen()
+
     def close(self) -> None:
         self._wire.close()
 
