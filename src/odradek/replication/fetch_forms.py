@@ -58,7 +58,7 @@ _EMPTY = 1
 class RequestForm:
     """How one follower asks over one connection, in one incarnation."""
 
-    __slots__ = ("_before", "_behind", "_ending", "_pack", "_size", "broker_epoch")
+    __slots__ = ("_before", "_behind", "_ending", "_pack", "_pack_one", "_size", "broker_epoch")
 
     def __init__(self, client_id: str, example: FetchRequest) -> None:
         """What the example says of waits, sizes and the follower holds for all."""
@@ -69,19 +69,25 @@ class RequestForm:
         self._behind = head[_NUMBERED + 4 :] + encode(example, VERSION)[: _FRONT.size - _SESSION_BYTES]
         self._ending = ending_of(NodeId(follower.replica_id), follower.replica_epoch)
         self._pack = Struct(f">i{len(self._before)}si{len(self._behind)}sii").pack
+        self._pack_one = Struct(f">i{len(self._before)}si{len(self._behind)}siiB16sB").pack
         self._size = len(self._before) + 4 + len(self._behind) + _SESSION_BYTES
 
     def frame(self, correlation_id: int, session_id: int, session_epoch: int, topics: dict[Uuid, list[bytes]]) -> bytes:
         """A whole request; each partition is what `written` says of it, and its directory behind that."""
+        before, behind, ending = self._before, self._behind, self._ending
+        if len(topics) == 1:  # As it mostly is: one step for all that is before the partitions.
+            ((topic_id, partitions),) = topics.items()
+            count = len(partitions) + 1
+            if count < _TWO_BYTES:
+                rest = b"".join(partitions) + b"\0" + ending
+                size = self._size + 1 + _TOPIC.size + len(rest)
+                pack = self._pack_one
+                return pack(size, before, correlation_id, behind, session_id, session_epoch, 2, topic_id, count) + rest
         parts = [encode_uvarint(len(topics) + 1)]
         for topic_id, partitions in topics.items():
             parts += (topic_id, encode_uvarint(len(partitions) + 1), *partitions, b"\0")
-        parts.append(self._ending)
-        rest = b"".join(parts)
-        return (
-            self._pack(self._size + len(rest), self._before, correlation_id, self._behind, session_id, session_epoch)
-            + rest
-        )
+        rest = b"".join((*parts, ending))
+        return self._pack(self._size + len(rest), before, correlation_id, behind, session_id, session_epoch) + rest
 
 
 def ending_of(replica_id: NodeId, broker_epoch: int) -> bytes:

@@ -22,19 +22,22 @@ class FetchAnswer:
         "_failure",
         "_on_arrival",
         "_response",
-        "_take",
         "connection",
         "full",
         "in_forms",
         "is_taken",
         "serial",
+        "set_result",
         "version",
     )
 
     def __init__(
-        self, connection: Connection, take: Callable[[memoryview], bool], on_arrival: Callable[[], object]
+        self,
+        connection: Connection,
+        heard: Callable[[FetchResponse | memoryview], None],
+        on_arrival: Callable[[], object],
     ) -> None:
-        """`take` is shown an answer in bytes first, and says whether nobody else has to look at it."""
+        """`heard` is told of the answer, and either does what it says or lets it be kept."""
         self.connection = connection
         self.version = min(connection.versions[ApiKey.FETCH][1], FetchRequest.max_stable_version)
         self.in_forms = self.version == VERSION
@@ -45,27 +48,23 @@ class FetchAnswer:
         """and whether that is for a session."""
         self.is_taken = False
         """Whether what it says is done already, and nothing was asked since."""
-        self._take: Callable[[memoryview], bool] | None = take
+        self.set_result = heard
+        """Called with a message, or where the request was sent as bytes, with the frame of one, which is lent."""
         self._on_arrival = on_arrival
         self._response: FetchResponse | memoryview | None = None
         self._failure: Exception | None = None
 
     def overtaken(self, on_arrival: Callable[[], object]) -> None:
-        """Another request went out meanwhile: this one is to be looked at with care, by whoever is told now."""
-        self._take = None
+        """Another request is to go out before the answer is there, which is then kept for whoever is told of it."""
+        self.set_result = self.keep
         self._on_arrival = on_arrival
+
+    def keep(self, response: FetchResponse | memoryview) -> None:
+        self._response = memoryview(bytes(response)) if isinstance(response, memoryview) else response
+        self._on_arrival()
 
     def done(self) -> bool:
         return self.is_taken or self._response is not None or self._failure is not None
-
-    def set_result(self, response: FetchResponse | memoryview) -> None:
-        """A message, or the frame of one, which is lent, where the request was sent as bytes."""
-        if type(response) is memoryview:
-            if self._take is not None and self._take(response):
-                return
-            response = memoryview(bytes(response))
-        self._response = response
-        self._on_arrival()
 
     def set_exception(self, why: Exception) -> None:
         self._failure = why

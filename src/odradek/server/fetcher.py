@@ -147,7 +147,7 @@ class Fetcher:
             if not self._plan.wanted:
                 await self._rest(None)
                 continue
-            self._asked = asked = FetchAnswer(connection, self._take_frame, self._nudge)
+            self._asked = asked = FetchAnswer(connection, self._heard, self._nudge)
             self._ask(asked)
             while not asked.done() and not (self._plan.has_news() and not asked.full):
                 await self._rest(None)
@@ -182,12 +182,13 @@ class Fetcher:
 
     # Answers.
 
-    def _take_frame(self, frame: memoryview) -> bool:
-        """Take in an answer that says nothing to be thought over, and send the next request at once. (Hot.)"""
-        answered = None if self._throttled else read_answer(frame)
-        if answered is None:
-            return False
+    def _heard(self, response: FetchResponse | memoryview) -> None:
+        """Where the answer says nothing that has to be thought over, the next request goes out at once. (Hot.)"""
         asked = self._asked
+        answered = None if self._throttled or type(response) is not memoryview else read_answer(response)
+        if answered is None:
+            asked.keep(response)
+            return
         try:
             serial = asked.serial
             for topic_id, index, high_watermark, log_start_offset, records in answered:
@@ -203,7 +204,6 @@ class Fetcher:
         except Exception as failure:
             self._fetchers.on_failure(failure)
             raise
-        return True
 
     def _handle_late(self, asked: FetchAnswer) -> None:
         """Of a request that was overtaken by another one."""

@@ -145,7 +145,8 @@ class Hosted:
         if self.watchers:
             self.tell_watchers(self.held_bytes)
         self.held_bytes = 0
-        self.tell_followers(0)  # Nothing worth an answer of its own, but the next one says it.
+        if self.followers:
+            self.tell_followers(0)  # Nothing worth an answer of its own, but the next one says it.
         waiting = self.unacknowledged
         if waiting:
             high_watermark = self.partition.log.high_watermark

@@ -50,7 +50,10 @@ def request(topics: dict[Uuid, list[FetchPartition]], **more: object) -> FetchRe
 SEVERAL = {A: [partition(0, 1 << 40), partition(200, 0, ZERO_UUID)], B: [partition(3, 17)]}
 
 
-@pytest.mark.parametrize("topics", [{}, SEVERAL, {A: [partition(index, index) for index in range(300)]}])
+@pytest.mark.parametrize(
+    "topics",
+    [{}, SEVERAL, *({A: [partition(index, index) for index in range(count)]} for count in (1, 2, 126, 127, 300))],
+)
 def test_a_request_is_written_as_the_codec_writes_it(topics: dict[Uuid, list[FetchPartition]]) -> None:
     expected = request(topics)
     header = RequestHeader(request_api_key=1, request_api_version=18, correlation_id=77, client_id="broker-7-fetcher-0")
