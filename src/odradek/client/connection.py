@@ -72,6 +72,23 @@ class Connection:
     out takes the connection with it.
     """
 
+    __slots__ = (
+        "_client_id",
+        "_failure",
+        "_filled",
+        "_forms",
+        "_large",
+        "_large_filled",
+        "_loop",
+        "_pending",
+        "_room",
+        "_timer",
+        "_timer_at",
+        "_wire",
+        "next_correlation_id",
+        "versions",
+    )
+
     def __init__(self, wire: Wire, client_id: str) -> None:
         self.versions: dict[int, tuple[int, int]] = {}
         """What the broker said it serves: lowest and highest version by API key; filled by whoever asked it."""

@@ -27,13 +27,17 @@ class PlannedFetch(Generic[KeyT]):
 class FetchPlan(Generic[KeyT]):
     """The follower's side of a fetch session."""
 
+    __slots__ = ("_epoch", "_known", "_news", "_refused", "_session_id", "_settled", "wanted")
+
     def __init__(self) -> None:
         self.wanted: dict[KeyT, None] = {}
         """What is fetched at present; `want` and `leave_out` change it."""
         self._news: dict[KeyT, None] = {}
         """Wanted, and the leader does not know from where."""
         self._known: dict[KeyT, None] = {}
-        """What the leader's session holds."""
+        """What the leader's session holds,"""
+        self._settled = False
+        """and whether that is sure to be what is wanted."""
         self._session_id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._refused = False
@@ -41,10 +45,14 @@ class FetchPlan(Generic[KeyT]):
 
     def want(self, key: KeyT) -> None:
         """Fetch it from now on, or from another position than before."""
-        self.wanted[key] = self._news[key] = None
+        if key not in self.wanted:
+            self.wanted[key] = None
+            self._settled = False
+        self._news[key] = None
 
     def leave_out(self, key: KeyT) -> None:
         """Do not fetch it for now."""
+        self._settled = False
         self.wanted.pop(key, None)
         self._news.pop(key, None)
 
@@ -61,12 +69,14 @@ class FetchPlan(Generic[KeyT]):
 
         None if there is more to say, which `next_fetch` does; it is so, too, if nothing is wanted any more. (Hot.)
         """
-        epoch, known, news = self._epoch, self._known, self._news
+        epoch, news = self._epoch, self._news
         if epoch == FULL_EPOCH:
             return None
-        known.update(news)
-        if len(known) > len(self.wanted):  # Else they are the same: what is wanted is known by now.
-            return None
+        if not self._settled:
+            self._known.update(news)
+            if len(self._known) > len(self.wanted):  # Else they are the same: what is wanted is known by now.
+                return None
+            self._settled = True
         self._news = {}
         self._epoch = epoch + 1 if epoch != LARGEST_EPOCH else 1
         return self._session_id, epoch, news
@@ -75,6 +85,7 @@ class FetchPlan(Generic[KeyT]):
         """What to send; the leader will know it then."""
         if self._epoch == FULL_EPOCH:
             self._known = self.wanted.copy()
+            self._settled = True
             self._news.clear()
             return PlannedFetch(self._session_id, FULL_EPOCH, tuple(self.wanted), ())
         forgotten: tuple[KeyT, ...] = ()

@@ -49,6 +49,8 @@ class Followed:
 class FetchRequests:
     """Of one follower, to one leader; each partition remembers by which it was asked for, and from where."""
 
+    __slots__ = ("_client_id", "_config", "_form", "_max_bytes", "_surroundings", "timeout_ms")
+
     def __init__(self, config: NodeConfig, client_id: str, surroundings: Surroundings) -> None:
         self.timeout_ms = config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms
         """How long a frame may wait for its answer."""

@@ -66,7 +66,8 @@ class ReplicatedLog(KeptLog):
             position = end
         self._told_ms = now_ms
         if headers:
-            self._write_replicated(batches[:position], headers, end_offset - 1, latest_timestamp, now_ms)
+            data = batches if position == len(batches) else batches[:position]
+            self._write_replicated(data, headers, end_offset - 1, latest_timestamp, now_ms)
         return Offset(end_offset - 1)
 
     # Inside
