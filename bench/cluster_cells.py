@@ -25,7 +25,9 @@ from bench.servers import FILES_GO_SOON, Server
 
 MIN_IN_SYNC = {"min.insync.replicas": "2"}
 SETTLE_S = 3.0
-WARM_UP_ROUNDS = 2
+WARM_UP_ROUNDS = 6
+REPLICATED_TURNS = 7
+REPLICATED_MEGABYTES = 150
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class ClusterCell:
     floor: Floor | None = None
     once: bool = False
     warm_up: int = 0
+    turns: int = 0
+    """If more than 0: so many repetitions, in turns while the clusters of other kinds stand still."""
 
 
 def all_cells() -> list[ClusterCell]:
@@ -103,12 +107,18 @@ def _metadata_cells(partitions: int) -> Iterator[ClusterCell]:
 
 def _replication_cells() -> Iterator[ClusterCell]:
     cheap = Floor("cpu_s_per_gb", 0.35, ratio=True)
-    small = Setting()
+    in_turns = Setting(properties=tuple(scale_out.PROPERTIES.items()))
     for size, tuned in ((1024, True), (1024, False), (100, True), (100, False)):
         shape = Shape(client="java", size=size, partitions=6, tuned=tuned, codec="none", acks="all")
-        # The first shapes warm the JVMs for those after them: a cold one takes several times the CPU of a warm one.
-        rounds = 3 * WARM_UP_ROUNDS if size == 1024 else WARM_UP_ROUNDS
-        yield ClusterCell(f"replicated-{shape.name('produce')}", small, _replicated(shape), cheap, warm_up=rounds)
+        yield ClusterCell(
+            f"replicated-{shape.name('produce')}",
+            in_turns,
+            _replicated(shape),
+            cheap,
+            warm_up=WARM_UP_ROUNDS,
+            turns=REPLICATED_TURNS,
+        )
+    small = Setting()
     second, soon = Floor("seconds", 1.0, ratio=False), Floor("seconds", 0.1, ratio=False)
     for name, make in (("", _impatient), ("-rdkafka", _rdkafka)):
         yield ClusterCell(f"gap-leader-killed{name}", small, _gap(make, _killed, of_controller=False), second)
@@ -179,14 +189,15 @@ def _replicated(shape: Shape) -> Callable[[Stage], Metrics]:
     def run(stage: Stage) -> Metrics:
         cluster, rig = stage.cluster, stage.rig
         topic = _new_topic(stage, shape.partitions, replicas=3)
-        records = rig.records(shape.size, shape.produce_megabytes())
+        records = rig.records(shape.size, REPLICATED_MEGABYTES)
         servers = cluster.servers
         before = sum(cpu_seconds(server.pid) for server in servers)
         produced = rig.java.produce(
             cluster.bootstrap, topic, records=records, size=shape.size, settings=shape.producer_settings()
         )
         spent = sum(cpu_seconds(server.pid) for server in servers) - before
-        stage.cluster.drop_topic(topic)
+        cluster.drop_topic(topic)
+        cluster.wait_until_gone(topic)
         size_bytes = records * shape.size
         return {"cpu_s_per_gb": spent / (size_bytes / 1e9), "mb_per_s": size_bytes / produced.seconds / 1e6}
 

@@ -12,9 +12,9 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ PARTITIONS_A_TOPIC = 1_000
 START_TIMEOUT_S = 240.0
 """Three JVMs on two cores that others use, too, take their time."""
 LEADER_TIMEOUT_S = 60.0
+GONE_TIMEOUT_S = 60.0
 POLL_S = 0.01
 
 
@@ -171,6 +172,14 @@ class Cluster:
         with wire.Connection(self.brokers[0].port, timeout_s=60) as connection:
             wire.delete_topic(connection, name)
 
+    def wait_until_gone(self, topic: str) -> None:
+        """Until its files have gone."""
+        deadline = time.monotonic() + GONE_TIMEOUT_S
+        while any(path for server in self.servers for path in server.data.glob(f"{topic}-*")):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"files of {topic} are still there {GONE_TIMEOUT_S} s after it was deleted")
+            time.sleep(POLL_S)
+
     def create_topics(self, partitions: int, *, replicas: int = 1, prefix: str = "many") -> list[str]:
         """Topics that have that many partitions together, each of which answers at its leader."""
         topics = [f"{prefix}-{number}" for number in range(-(-partitions // PARTITIONS_A_TOPIC))]
@@ -292,3 +301,17 @@ def hold(server: Server) -> None:
 def let_go(server: Server) -> None:
     """SIGCONT."""
     os.kill(server.pid, signal.SIGCONT)
+
+
+@contextmanager
+def alone(cluster: Cluster, clusters: Iterable[Cluster]) -> Iterator[None]:
+    """The other clusters stand still meanwhile, and it is whole."""
+    others = [server for other in clusters if other is not cluster for server in other.servers]
+    try:
+        for server in others:
+            hold(server)
+        cluster.wait_until_whole()
+        yield
+    finally:
+        for server in others:
+            let_go(server)

@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # so that `python bench/run_clusters.py` works too
     sys.path.insert(0, str(ROOT))
 
-from bench.cells import Rig  # noqa: E402
+from bench.cells import Metrics, Rig  # noqa: E402
 from bench.cluster_cells import ClusterCell, Setting, Stage, all_cells, pick, staged  # noqa: E402
+from bench.clusters import alone  # noqa: E402
 from bench.command import chosen, option_parser, say  # noqa: E402
 from bench.report import CLUSTER_HEADING, Outcome, cluster_part, table, with_new_part  # noqa: E402
 
@@ -70,15 +71,22 @@ def _measure(cell: ClusterCell, outcome: Outcome, stages: Sequence[Stage], repet
     for stage in stages:
         # Only a JVM gets better at it.
         for _ in range(cell.warm_up if stage.kind == "kafka" else min(cell.warm_up, 1)):
-            cell.run(stage)
-    for number in range(1 if cell.once else repetitions):
+            _run(cell, stage, stages)
+    for number in range(1 if cell.once else cell.turns or repetitions):
         for stage in stages if number % 2 == 0 else reversed(stages):
             try:
-                outcome.runs.setdefault(stage.kind, []).append(cell.run(stage))
+                outcome.runs.setdefault(stage.kind, []).append(_run(cell, stage, stages))
             except RuntimeError as failure:
                 # A row with a gap says more than no page at all.
                 say(f"{cell.name} failed on {stage.kind}: {failure}")
     say(f"{table([outcome]).splitlines()[-1]}")
+
+
+def _run(cell: ClusterCell, stage: Stage, stages: Sequence[Stage]) -> Metrics:
+    if not cell.turns:
+        return cell.run(stage)
+    with alone(stage.cluster, [each.cluster for each in stages]):
+        return cell.run(stage)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

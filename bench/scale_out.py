@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from bench import replay, wire
 from bench.cells import Metrics, Rig
-from bench.clusters import POLL_S, Cluster, hold, let_go
+from bench.clusters import Cluster, alone
 from bench.command import say
 from bench.cpu_share import held_to
 from bench.measure import cpu_seconds, median
@@ -53,7 +53,6 @@ WARM_UP_TURNS_A_JVM = 4
 IN_FLIGHT = 5
 BATCH = [b"x" * 1000] * 16
 """What clients send at most unless they are told otherwise: 16 KB."""
-GONE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def spread(costs: Mapping[int, Sequence[float]]) -> float:
 def _turn(cluster: Cluster, clusters: Sequence[Cluster], rig: Rig, *, share: float) -> Turn:
     """The load on that cluster alone."""
     pids = [server.pid for server in cluster.servers]
-    with _alone(cluster, clusters), _new_topic(cluster, rig) as topic:
+    with alone(cluster, clusters), _new_topic(cluster, rig) as topic:
         frames = {server: _frame(topic, partition) for server, partition in _led(cluster, topic).items()}
         with held_to(share, pids) as held:
             _send_side_by_side(frames, LEAD_IN_S * rig.scale)
@@ -114,31 +113,13 @@ def _turn(cluster: Cluster, clusters: Sequence[Cluster], rig: Rig, *, share: flo
 
 
 @contextmanager
-def _alone(cluster: Cluster, clusters: Sequence[Cluster]) -> Iterator[None]:
-    """The other clusters stand still meanwhile."""
-    others = [server for other in clusters if other is not cluster for server in other.servers]
-    try:
-        for server in others:
-            hold(server)
-        yield
-    finally:
-        for server in others:
-            let_go(server)
-
-
-@contextmanager
 def _new_topic(cluster: Cluster, rig: Rig) -> Iterator[str]:
     """One of a partition a broker, of which nothing is left afterwards."""
     topic = rig.name("scale-out")
-    cluster.wait_until_whole()
     cluster.create_topic(topic, len(cluster.servers), replicas=1)
     yield topic
     cluster.drop_topic(topic)
-    deadline = time.monotonic() + GONE_TIMEOUT_S
-    while any(path for server in cluster.servers for path in server.data.glob(f"{topic}-*")):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"files of {topic} are still there {GONE_TIMEOUT_S} s after it was deleted")
-        time.sleep(POLL_S)
+    cluster.wait_until_gone(topic)
 
 
 def _led(cluster: Cluster, topic: str) -> dict[Server, int]:
