@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -256,7 +257,10 @@ def _topic_led_by(stage: Stage, *, controller: bool) -> tuple[str, Server]:
 def _leaders_live_again(stage: Stage) -> Metrics:
     cluster = stage.cluster
     controller = cluster.controller()
-    lost, other = cluster.others(controller)
+    with wire.Connection(cluster.server(controller).port) as connection:
+        led = Counter(state.leader for state in wire.partition_states(connection, stage.topics).values())
+    # Who was lost the last time leads nothing before leaders are moved back, and its loss would cost nothing.
+    other, lost = sorted(cluster.others(controller), key=lambda server: led[server.seat.node_id])
     wait_for_replicas(other, stage.topics, time.monotonic() + LEADER_TIMEOUT_S)
     started = time.monotonic()
     _killed(lost)
