@@ -148,6 +148,15 @@ async def first_records(follower: Follower) -> None:
     assert size
 
 
+async def one_that_waits(follower: Follower, *, max_wait_ms: int) -> asyncio.Future[memoryview]:
+    """A request of a follower that has all there is, when it has reached the leader."""
+    await first_records(follower)
+    waiting = follower.send(follower.request(("t", 0, 1), max_wait_ms=max_wait_ms))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    return waiting
+
+
 def test_records_and_watermarks() -> None:
     async def story(follower: Follower) -> None:
         await first_records(follower)
@@ -188,10 +197,7 @@ def test_topics_in_one_answer() -> None:
 
 def test_a_request_waits_for_records_and_is_answered_with_all_that_one_producer_brought() -> None:
     async def story(follower: Follower) -> None:
-        await first_records(follower)
-        waiting = follower.send(follower.request(("t", 0, 1), max_wait_ms=400))
-        await asyncio.sleep(0.1)
-        assert not waiting.done()
+        waiting = await one_that_waits(follower, max_wait_ms=400)
         await follower.rig.produce(1, "t", b"b", acks=LEADER)
         assert [each[:2] for each in found(await follower.hear(waiting)).values()] == [(0, 1)]
         assert follower.rig.ends("t")[1] == (1, 2)
@@ -212,9 +218,7 @@ def test_a_watermark_alone_waits_until_the_time_is_up() -> None:
 
 def test_a_leader_that_is_deposed_meanwhile_says_so() -> None:
     async def story(follower: Follower) -> None:
-        await first_records(follower)
-        waiting = follower.send(follower.request(("t", 0, 1), max_wait_ms=5_000))
-        await asyncio.sleep(0.1)
+        waiting = await one_that_waits(follower, max_wait_ms=5_000)
         await follower.rig.elect("t", 2, [2, 1])
         answer = await follower.hear(waiting)
         ((error, _, _),) = found(answer).values()
@@ -226,9 +230,7 @@ def test_a_leader_that_is_deposed_meanwhile_says_so() -> None:
 
 def test_a_partition_that_goes_meanwhile_is_told() -> None:
     async def story(follower: Follower) -> None:
-        await first_records(follower)
-        waiting = follower.send(follower.request(("t", 0, 1), max_wait_ms=5_000))
-        await asyncio.sleep(0.1)
+        waiting = await one_that_waits(follower, max_wait_ms=5_000)
         hosted = follower.rig.hosted(1, "t")
         follower.rig.brokers[1].replicas.remove(hosted)
         hosted.dismiss()
@@ -240,10 +242,8 @@ def test_a_partition_that_goes_meanwhile_is_told() -> None:
 
 def test_a_second_request_lets_the_first_go() -> None:
     async def story(follower: Follower) -> None:
-        await first_records(follower)
+        first = await one_that_waits(follower, max_wait_ms=5_000)
         other = await follower.rig.connect(1, machine="host-2")
-        first = follower.send(follower.request(("t", 0, 1), max_wait_ms=5_000))
-        await asyncio.sleep(0.1)
         second = follower.send(follower.request(max_wait_ms=5_000), other)
         await follower.hear(first)
         assert not second.done()
@@ -255,9 +255,7 @@ def test_a_second_request_lets_the_first_go() -> None:
 
 def test_a_follower_that_hangs_up_while_it_waits_leaves_nothing_behind() -> None:
     async def story(follower: Follower) -> None:
-        await first_records(follower)
-        waiting = follower.send(follower.request(("t", 0, 1), max_wait_ms=300))
-        await asyncio.sleep(0.1)
+        waiting = await one_that_waits(follower, max_wait_ms=300)
         follower.connection.close()
         assert waiting.exception() is not None
         await follower.rig.produce(1, "t", b"b", acks=LEADER)
