@@ -70,6 +70,7 @@ def newcomers_behind_the_cut(cluster: RunningCluster, islands: Archipelago, load
         wait_until_forgotten(cluster, leader.node_id)
         islands.rejoin(leader.node_id)
         newcomers.wait_for_acknowledged_everywhere(100)
+    wait_until_in_sync(cluster, WITNESS)  # Until then the leader that was cut off may tell of its own end, as in Kafka.
     broken = newcomers.verdict()
     assert not broken, broken
 
