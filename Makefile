@@ -34,6 +34,7 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench
 	$(BIN)/lint-imports
 
 demo: $(READY) ## See a consumer, a node, and the leader of three nodes be killed, also under a pipeline, and what is kept

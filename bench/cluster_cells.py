@@ -21,14 +21,17 @@ from bench.clusters import (
     wait_for_leaders,
     wait_for_replicas,
 )
-from bench.measure import cpu_seconds, memory_mib
+from bench.measure import cpu_seconds, have_memory_at_hand, memory_mib
 from bench.servers import FILES_GO_SOON, Server
 
 MIN_IN_SYNC = {"min.insync.replicas": "2"}
 SETTLE_S = 3.0
 WARM_UP_ROUNDS = 6
 REPLICATED_TURNS = 7
-REPLICATED_MEGABYTES = 150
+REPLICATED_MEGABYTES = 300
+"""Enough for a second or two at the pace of either kind: with half of it the beginning costs a tenth of it all."""
+OVERHEAD = 1.5
+"""What is written for a byte of a record's value, at most."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +195,7 @@ def _replicated(shape: Shape) -> Callable[[Stage], Metrics]:
         topic = _new_topic(stage, shape.partitions, replicas=3)
         records = rig.records(shape.size, REPLICATED_MEGABYTES)
         servers = cluster.servers
+        have_memory_at_hand(cluster.directory, len(servers) * REPLICATED_MEGABYTES * rig.scale * OVERHEAD)
         before = sum(cpu_seconds(server.pid) for server in servers)
         produced = rig.java.produce(
             cluster.bootstrap, topic, records=records, size=shape.size, settings=shape.producer_settings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from odradek.ids import Uuid
 from odradek.protocol.codec import decoder, encode, parts_encoder
@@ -73,15 +74,18 @@ def microseconds(call: Callable[[], object]) -> float:
 
 def main() -> None:
     for version in (9, 13):
-        request, decode = memoryview(encode(produce_request(), version)), decoder(ProduceRequest, version)
-        report(f"decode ProduceRequest v{version}, one partition", lambda r=request, d=decode: d(r, 0))
-        response, parts = produce_response(), parts_encoder(ProduceResponse, version)
-        report(f"encode ProduceResponse v{version}, one partition", lambda r=response, e=parts: e(r))
+        request = memoryview(encode(produce_request(), version))
+        report(
+            f"decode ProduceRequest v{version}, one partition", partial(decoder(ProduceRequest, version), request, 0)
+        )
+        encode_parts = partial(parts_encoder(ProduceResponse, version), produce_response())
+        report(f"encode ProduceResponse v{version}, one partition", encode_parts)
     for partitions in (0, 1):
-        request, decode = memoryview(encode(fetch_request(partitions), 17)), decoder(FetchRequest, 17)
-        report(f"decode FetchRequest v17, {partitions} partitions", lambda r=request, d=decode: d(r, 0))
-    response, parts = fetch_response(), parts_encoder(FetchResponse, 17)
-    report("encode FetchResponse v17 in parts, one partition", lambda r=response, e=parts: e(r))
+        request = memoryview(encode(fetch_request(partitions), 17))
+        report(f"decode FetchRequest v17, {partitions} partitions", partial(decoder(FetchRequest, 17), request, 0))
+    report(
+        "encode FetchResponse v17 in parts, one partition", partial(parts_encoder(FetchResponse, 17), fetch_response())
+    )
     report("build ProduceResponse, one partition", produce_response)
     report("build FetchResponse, one partition", fetch_response)
 

@@ -23,6 +23,21 @@ def memory_mib(pid: int) -> tuple[float, float]:
     return _kib(rollup, "Rss") / 1024, _kib(rollup, "Pss") / 1024
 
 
+def have_memory_at_hand(directory: Path, megabytes: float) -> None:
+    """Let this process take memory for so much in the page cache, and free it for whoever writes next.
+
+    A virtual machine may have given free memory back to its host within seconds, and to take it again costs ten times
+    what it costs to fill a page that was used a moment ago; the kernel counts that as time of the process that writes.
+    """
+    ballast = directory / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file:
+            for _ in range(int(megabytes)):
+                file.write(bytes(1_000_000))
+    finally:
+        ballast.unlink()
+
+
 def median(values: Sequence[float]) -> float:
     """The middle of the repetitions."""
     return statistics.median(values)

@@ -27,10 +27,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.measure import machine, today
 from bench.report import PIPELINE_HEADING, with_new_part
 from bench.servers import OdradekServer, Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTITIONS = 4
@@ -146,7 +150,7 @@ def load(bootstrap: str, counts: dict[str, int]) -> None:
     has time for them, Spark would find fewer and larger ones on the slower.
     """
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     topics = {"bench-records": PARTITIONS, "bench-orders": PARTITIONS, "bench-customers": 1, "latency-in": 1}
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -220,7 +224,7 @@ def _alone(kind: str, pids: dict[str, int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def _rate(spark: object, name: str, text: str, bootstrap: str, directory: Path) -> float:
+def _rate(spark: SparkSession, name: str, text: str, bootstrap: str, directory: Path) -> float:
     from odradek.apps.pipelines.runner import Wishes, run
 
     ran = run(
@@ -228,11 +232,11 @@ def _rate(spark: object, name: str, text: str, bootstrap: str, directory: Path) 
         _session(bootstrap),
         _wishes(Wishes, directory, available_now=True),
         spark=spark,
-    )  # type: ignore[arg-type]
+    )
     return ran.records_read / ran.seconds
 
 
-def _latency(spark: object, bootstrap: str, directory: Path) -> list[float]:
+def _latency(spark: SparkSession, bootstrap: str, directory: Path) -> list[float]:
     """Milliseconds from a record's produce call until a consumer has what the pipeline made of it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -261,11 +265,11 @@ def _latency(spark: object, bootstrap: str, directory: Path) -> list[float]:
             os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=probe, daemon=True).start()
-    run(_pipeline(LATENCY, directory, "latency"), _session(bootstrap), _wishes(Wishes, directory), spark=spark)  # type: ignore[arg-type]
+    run(_pipeline(LATENCY, directory, "latency"), _session(bootstrap), _wishes(Wishes, directory), spark=spark)
     return taken
 
 
-def _warm_test(spark: object, directory: Path) -> float:
+def _warm_test(spark: SparkSession, directory: Path) -> float:
     """What a user's test takes once the session is warm: a node, a pipeline, records in, rows out."""
     from odradek.apps.pipelines.trial import Trial
     from odradek.testing import running_node
@@ -280,7 +284,7 @@ def _warm_test(spark: object, directory: Path) -> float:
                 spark,
                 node.bootstrap_servers,
                 place,
-            )  # type: ignore[arg-type]
+            )
             trial.send("bench-records", "one", "two")
             trial.run()
             assert len(trial.rows("sink")) == 2

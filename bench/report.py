@@ -178,7 +178,8 @@ resident memory, divided by the partitions of the cluster and by those it hosts;
 until every partition of the cluster answers ListOffsets. `replicated` is acks=all, three replicas,
 min.insync.replicas=2, the CPU of all nodes: medians of {cluster_cells.REPLICATED_TURNS} turns of
 {cluster_cells.REPLICATED_MEGABYTES} MB (times --scale) each, while the nodes of the other kind stand still, after
-{cluster_cells.WARM_UP_ROUNDS} of Kafka to warm up. `gap` is the longest time between two acknowledgements in a stream
+{cluster_cells.WARM_UP_ROUNDS} of Kafka to warm up; before each turn memory for its files is taken from the host and
+freed again. `gap` is the longest time between two acknowledgements in a stream
 of acks=all records when the leader is lost; without `rdkafka` the client tries again at once, so that only the
 cluster's own part is left. `leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a
 survivor. `scale-out` sends the same frames (16 KB batches, one replica) to clusters of 1, 2 and 3 brokers, which stand

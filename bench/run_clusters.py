@@ -75,7 +75,10 @@ def _measure(cell: ClusterCell, outcome: Outcome, stages: Sequence[Stage], repet
     for number in range(1 if cell.once else cell.turns or repetitions):
         for stage in stages if number % 2 == 0 else reversed(stages):
             try:
-                outcome.runs.setdefault(stage.kind, []).append(_run(cell, stage, stages))
+                metrics = _run(cell, stage, stages)
+                outcome.runs.setdefault(stage.kind, []).append(metrics)
+                if cell.turns:
+                    say(f"{number} {stage.kind}: {metrics['cpu_s_per_gb']:.2f} s/GB, {metrics['mb_per_s']:.0f} MB/s")
             except RuntimeError as failure:
                 # A row with a gap says more than no page at all.
                 say(f"{cell.name} failed on {stage.kind}: {failure}")

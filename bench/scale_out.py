@@ -50,7 +50,10 @@ LEAD_IN_S = 1.0
 """Of each turn, not counted: nodes that stood still elect a controller anew, and sockets find their speed."""
 WARM_UP_TURNS_A_JVM = 4
 """Times the brokers of the cluster, because more of them have less of the cores each. Only a JVM gets better at it."""
-IN_FLIGHT = 5
+IN_FLIGHT = 32
+"""So that a broker always finds more than it can take in at once. With the five that a producer has by default, how
+many it finds, and so what each of them costs, depends on how soon clients get a core: beside one broker sooner than
+beside three."""
 BATCH = [b"x" * 1000] * 16
 """What clients send at most unless they are told otherwise: 16 KB."""
 

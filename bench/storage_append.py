@@ -49,7 +49,7 @@ class Bench:
 
     def measure(self, name: str) -> float:
         """Microseconds for one of these."""
-        run = {
+        run: Callable[[], float] = {
             "write alone": self._write_alone,
             "append": lambda: self._append(producer_id=-1),
             "append, idempotent": lambda: self._append(producer_id=7),
