@@ -71,6 +71,13 @@ def test_a_node_is_killed_paused_and_brought_back(directory: Path) -> None:
     done("cluster", "stop", *data)
     assert {node["state"] for node in done("cluster", "status", *data)["nodes"]} == {"stopped"}
 
+    with (directory / "node-2" / "server.properties").open("a") as properties:
+        properties.write("num.partitions=many\n")
+    failed = odradek("cluster", "start", *data)
+    assert failed.returncode == 1
+    assert "node 2 did not start" in failed.stderr
+    assert {node["state"] for node in done("cluster", "status", *data)["nodes"]} == {"stopped"}
+
 
 def test_what_cannot_be_is_said_in_a_sentence(directory: Path, tmp_path: Path) -> None:
     nowhere = odradek("cluster", "status", "--data", str(directory))
@@ -84,6 +91,14 @@ def test_what_cannot_be_is_said_in_a_sentence(directory: Path, tmp_path: Path) -
     not_empty = odradek("cluster", "start", "--data", str(tmp_path / "other"))
     assert not_empty.returncode == 1
     assert "not empty" in not_empty.stderr
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_port() + 10_001))
+        other.listen()
+        port = other.getsockname()[1] - 10_001
+        taken = odradek("cluster", "start", "--port", str(port), "--data", str(directory))
+    assert taken.returncode == 1
+    assert f"127.0.0.1:{port + 10_001} (controller of node 2); nothing is started" in taken.stderr
+    assert not directory.exists()
     wrong = odradek("cluster", "start", "--override", "num.partitions=many", "--data", str(directory))
     assert wrong.returncode == 1
     assert "num.partitions" in wrong.stderr

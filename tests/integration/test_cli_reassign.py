@@ -29,6 +29,11 @@ def throttles(cli: Cli, topic: str) -> list[str]:
     return [each["name"] for each in cli.json("config", "describe", "topic", topic) if "throttled" in each["name"]]
 
 
+def rates(cli: Cli, broker: int) -> int:
+    told = cli.json("config", "describe", "broker", broker)
+    return sum(each["name"].endswith("replication.throttled.rate") for each in told)
+
+
 def write_plan(cli: Cli, name: str, topic: str, *assignments: list[int]) -> Path:
     file = cli.home / name
     partitions = [{"topic": topic, "partition": index, "replicas": each} for index, each in enumerate(assignments)]
@@ -77,7 +82,29 @@ def test_a_move_is_taken_back(cli: Cli) -> None:
     assert [each["replicas"] for each in after["partitions"]] == [[1], [3]]
     assert after["configs"] == {}
     assert cli.ok("reassign", "list").out == "No partition moves.\n"
-    assert cli.refused("reassign", "cancel", plan) == "nothing of that plan is under way."
+    nothing = "Nothing of that plan is under way.\n"
+    assert cli.ok("reassign", "cancel", plan).out == f"{nothing}Throttles are removed.\n"
+    assert cli.ok("reassign", "cancel", plan, "--preserve-throttles").out == nothing
+
+
+@pytest.mark.parametrize("action", ["verify", "cancel"])
+def test_a_throttle_goes_when_the_topic_was_deleted_on_its_way(cli: Cli, action: str) -> None:
+    topic = f"deleted-{action}"
+    cli.ok("topic", "create", topic, "--replica-assignment", "1")
+    cli.ok("produce", topic, stdin=10 * ("x" * 99_000 + "\n"))
+    plan = write_plan(cli, f"{topic}.json", topic, [2])
+    cli.ok("reassign", "execute", plan, "--throttle", 10)
+    cli.ok("topic", "delete", topic)
+    assert [rates(cli, broker) for broker in (1, 2)] == [2, 2]
+    if action == "verify":
+        ran = cli.run("reassign", "verify", plan)
+        assert ran.code == 1, ran
+        assert [f"{topic}-0", "gone", "-", "2"] in ran.rows
+        assert ran.err == ""
+    else:
+        ran = cli.ok("reassign", "cancel", plan)
+    assert ran.out.endswith("Throttles are removed.\n")
+    assert [rates(cli, broker) for broker in (1, 2, 3)] == [0, 0, 0]
 
 
 def test_what_cannot_be_moved_is_refused_in_one_sentence(cli: Cli) -> None:
@@ -94,7 +121,7 @@ def test_what_cannot_be_moved_is_refused_in_one_sentence(cli: Cli) -> None:
         (["execute", write_plan(cli, "a.json", "stays", [1], [1])], 1, "there is no partition stays-1."),
         (["execute", write_plan(cli, "b.json", "stays", [7])], 1, "there is no broker 7; there are 1, 2, 3."),
         (
-            ["verify", write_plan(cli, "c.json", "nobody", [1])],
+            ["execute", write_plan(cli, "c.json", "nobody", [1])],
             1,
             "there is no topic nobody. `odradek topic list` shows",
         ),

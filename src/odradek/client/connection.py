@@ -21,8 +21,9 @@ MAX_RESPONSE_BYTES = 1 << 30
 """Above any `fetch.max.bytes` in use; a larger size means that the other end does not speak Kafka."""
 
 _ROOM_BYTES = 64 * 1024
-_LARGEST_ROOM_BYTES = 1024 * 1024
-"""What is lent may be as large as this; larger answers are received where they stay."""
+_LARGEST_ROOM_BYTES = 4 * 1024 * 1024
+"""What is lent may be as large as this; larger answers are received where they stay. The room grows with what comes and
+stays so: memory that is new for every answer costs its bytes twice, as the system has to clear it."""
 _TIMER_SLACK_S = 0.001
 """Timers fire a little early: their clock is coarser than the numbers they are set to."""
 
@@ -257,7 +258,7 @@ class Connection:
             self._filled = 0
             return
         if not fits:
-            self._room = memoryview(bytearray(_LARGEST_ROOM_BYTES))
+            self._room = memoryview(bytearray(1 << (size + 3).bit_length()))
         self._filled = len(begun)
         self._room[: self._filled] = bytes(begun)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from odradek.client.cluster import Cluster, TopicPartition, by_topic
-from odradek.client.errors import ClientError, ConnectionLost
+from odradek.client.patience import answer_or_error, ask_within
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -90,6 +90,8 @@ async def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout_ms: int, read_committed: bool = False
 ) -> Answers[FoundOffset]:
     """The first offset with at least each timestamp, or what EARLIEST, LATEST and MAX_TIMESTAMP stand for."""
+    clock, patience_ms = cluster.ports.clock, cluster.settings.number("request.timeout.ms")
+    deadline_ms = clock.monotonic_ms() + timeout_ms
 
     async def ask(node_id: int, partitions: list[TopicPartition]) -> Answers[FoundOffset]:
         topics = [
@@ -105,7 +107,8 @@ async def list_offsets(
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=int(read_committed), topics=topics, timeout_ms=timeout_ms
         )
-        response = await cluster.ask(request, ListOffsetsResponse, node_id=node_id)
+        left_ms = max(min(deadline_ms - clock.monotonic_ms(), patience_ms), 1)
+        response = await ask_within(cluster, request, ListOffsetsResponse, node_id=node_id, timeout_ms=left_ms)
         return {
             TopicPartition(topic.name, each.partition_index): KafkaError(ErrorCode(each.error_code))
             if each.error_code
@@ -152,13 +155,8 @@ async def _ask_one(
     node_id: int,
     partitions: list[TopicPartition],
 ) -> Answers[AnswerT]:
-    try:
-        return await ask(node_id, partitions)
-    except KafkaError as refused:
-        return dict.fromkeys(partitions, refused)
-    except ClientError as failure:
-        code = ErrorCode.NETWORK_EXCEPTION if isinstance(failure, ConnectionLost) else ErrorCode.REQUEST_TIMED_OUT
-        return dict.fromkeys(partitions, KafkaError(code, str(failure)))
+    answered = await answer_or_error(ask(node_id, partitions))
+    return dict.fromkeys(partitions, answered) if isinstance(answered, KafkaError) else answered
 
 
 def _must_move(answer: object) -> bool:

@@ -285,6 +285,7 @@ def node_roles(*, brokers: int, controllers: int) -> dict[int, str]:
 def configure(nodes: Collection[ClusterNode], *, cluster_id: str, properties: Mapping[str, str]) -> None:
     """Write each node's `server.properties`, and format directories that are not there yet."""
     voters = [f"{node.node_id}@{node.host}:{node.controller_port}" for node in nodes if node.is_controller]
+    brokers = sum(node.is_broker for node in nodes)
     for node in nodes:
         settings = {
             "process.roles": node.roles,
@@ -293,6 +294,7 @@ def configure(nodes: Collection[ClusterNode], *, cluster_id: str, properties: Ma
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(voters),
             "log.dirs": ",".join(map(str, node.data_directories)),
+            "offsets.topic.replication.factor": str(min(brokers, 3)),
         }
         node.properties_file.write_text(format_properties(settings | dict(properties)), encoding="utf-8")
         if not node.data_directory.exists():

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from odradek.adapters.entropy import SystemEntropy
 from odradek.ids import uuid_text
@@ -155,14 +156,18 @@ class LocalCluster:
     def make(
         cls, directory: pathlib.Path, *, brokers: int, first_port: int, properties: Mapping[str, str]
     ) -> LocalCluster:
-        """A new cluster, formatted and not started; brokers listen on `first_port` and those behind it."""
+        """A new cluster, formatted and not started; brokers listen on `first_port` and those behind it.
+
+        NodeFailed, and nothing made, if somebody else listens there.
+        """
         cluster = cls(directory)
         for node_id, roles in node_roles(brokers=brokers, controllers=0).items():
-            own = directory / f"node-{node_id}"
-            own.mkdir(parents=True)
             port = first_port + node_id - 1
             ports = (port, port + CONTROLLER_PORT_DISTANCE)
-            cluster.nodes[node_id] = DetachedNode(node_id, roles, own, HOST, ports=ports)
+            cluster.nodes[node_id] = DetachedNode(node_id, roles, directory / f"node-{node_id}", HOST, ports=ports)
+        _check_free(cluster.nodes.values())
+        for node in cluster.nodes.values():
+            node.directory.mkdir(parents=True)
         configure(cluster.nodes.values(), cluster_id=uuid_text(random_uuid(SystemEntropy())), properties=properties)
         return cluster
 
@@ -171,12 +176,43 @@ class LocalCluster:
         return ",".join(node.bootstrap_server for node in self.nodes.values())
 
     def start(self) -> None:
-        """Start all that do not run, at the same time."""
-        start_all(self.nodes.values())
+        """Start all that do not run, at the same time; if one cannot be started, none of these is left running."""
+        starting = [node for node in self.nodes.values() if not node.running]
+        _check_free(starting)
+        try:
+            start_all(starting)
+        except NodeFailed:
+            close_all(starting)
+            raise
 
     def stop(self) -> None:
         """Stop all, at the same time."""
         close_all(self.nodes.values())
+
+
+def _check_free(nodes: Iterable[DetachedNode]) -> None:
+    """NodeFailed if somebody listens where nodes are to listen: better told before any of them has started."""
+    taken = []
+    for node in nodes:
+        for role, port, wanted in (
+            ("broker", node.port, node.is_broker),
+            ("controller", node.controller_port, node.is_controller),
+        ):
+            if wanted and port and not _is_free(port):
+                taken.append(f"{HOST}:{port} ({role} of {node})")
+    if taken:
+        raise NodeFailed(f"Other processes listen on {', '.join(taken)}; nothing is started.")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As a node binds: connections of an earlier one that linger are in nobody's way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def _ports_of(listeners: str) -> tuple[int, int]:

@@ -148,8 +148,9 @@ class TestStorage:
         code, shown = self.run(capsys, *arguments, CLUSTER)
         assert (code, shown.split(".")[0]) == (1, f"odradek: Log directory {tmp_path}/a is already formatted")
         assert self.run(capsys, *arguments, CLUSTER, "-g") == (0, "All of the log directories are already formatted.\n")
-        code, shown = self.run(capsys, *arguments, "another", "-g")
-        assert (code, f"Expected another, but read {CLUSTER}" in shown) == (1, True)
+        for words in (["another", "-g"], ["another"]):
+            code, shown = self.run(capsys, *arguments, *words)
+            assert (code, f"Expected another, but read {CLUSTER}" in shown) == (1, True)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -28,7 +28,12 @@ def _declare_local(actions: Actions) -> None:
     """What a local cluster of processes can be told; a node is named by its number."""
     start = _local_action(actions, "start", "start a cluster of processes on this machine, made if there is none")
     start.add_argument("--brokers", type=positive, metavar="N", help="how many (default: 3)")
-    start.add_argument("--port", type=positive, metavar="N", help="of the first broker, the others behind (9092)")
+    start.add_argument(
+        "--port",
+        type=positive,
+        metavar="N",
+        help="of the first broker, the others behind (9092); controllers listen 10000 above (19092)",
+    )
     start.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="set one key of all; several times"
     )

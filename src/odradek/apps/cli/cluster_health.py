@@ -9,8 +9,11 @@ from typing import Any
 
 from odradek.apps.cli.output import emit, emit_one_of_many, fields
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
+from odradek.apps.cli.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.cluster import PartitionInfo
+from odradek.client.errors import ClientError, may_pass
+from odradek.protocol.errors import KafkaError
 
 WATCH_INTERVAL_S = 1.0
 
@@ -39,17 +42,17 @@ async def health(admin: Admin, options: argparse.Namespace) -> int:
 
 async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
     described = await admin.describe_cluster(fenced=True)
-    quorum, _ = await admin.describe_quorum()
     partitions = [(topic.name, each) for topic in await admin.list_topics() for each in topic.partitions]
     lacking = [(name, each) for name, each in partitions if len(each.isr) < len(each.replicas)]
     least = await least_in_sync(admin, sorted({name for name, _ in lacking}))
-    under_way = await moves_under_way(admin) if lacking else {}
+    controller = await _active_controller(admin)
+    under_way = await moves_under_way(admin) if lacking and controller is not None else {}
     fenced = sorted(broker.broker_id for broker in described.brokers if broker.is_fenced)
     data: dict[str, Any] = {
         "healthy": False,
         "brokers": sorted(broker.broker_id for broker in described.brokers if not broker.is_fenced),
         "fenced_brokers": fenced,
-        "active_controller": quorum.leader_id if quorum.leader_id >= 0 else None,
+        "active_controller": controller,
         "partitions": len(partitions),
         "without_leader": [_named(name, each) for name, each in partitions if each.leader < 0],
         "under_replicated": [
@@ -65,6 +68,17 @@ async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
     return data
 
 
+async def _active_controller(admin: Admin) -> int | None:
+    """None if none answers; the rest is then as the broker last heard of it."""
+    try:
+        quorum, _ = await admin.describe_quorum(timeout_ms=LISTING_PATIENCE_MS)
+    except (KafkaError, ClientError) as failure:
+        if may_pass(failure):
+            return None
+        raise
+    return quorum.leader_id if quorum.leader_id >= 0 else None
+
+
 def _named(topic: str, partition: PartitionInfo) -> str:
     return f"{topic}-{partition.partition}"
 
@@ -75,7 +89,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
             ("Health", "healthy" if data["healthy"] else "NOT HEALTHY"),
             ("Brokers", data["brokers"]),
             ("Fenced brokers", data["fenced_brokers"] or "none"),
-            ("Active controller", data["active_controller"]),
+            ("Active controller", "none answers" if data["active_controller"] is None else data["active_controller"]),
             ("Partitions", data["partitions"]),
             ("Without leader", _shown(data["without_leader"])),
             ("Under-replicated", _shown(data["under_replicated"])),

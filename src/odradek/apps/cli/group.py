@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from typing import Any
 
 from odradek.apps.cli.group_reset import declare_reset
 from odradek.apps.cli.options import add_actions, add_many, add_remote_action, topic_partitions
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import emit, fields, table
+from odradek.apps.cli.output import complain, emit, fields, table
 from odradek.apps.cli.sentence import Sentence
+from odradek.apps.cli.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.admin.groups import GroupDescription, MemberDescription
 from odradek.client.cluster import TopicPartition
 from odradek.client.leaders import LATEST
 from odradek.configdef import did_you_mean
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.list_groups import ListedGroup
 
 DEAD = "Dead"
 """The state that DescribeGroups gives a group nobody has heard of."""
@@ -64,7 +67,7 @@ async def list_groups(admin: Admin, options: argparse.Namespace) -> int:
             "state": each.group_state,
             "protocol": each.protocol_type,
         }
-        for each in await admin.list_groups(states=options.state, types=options.type)
+        for each in await told_groups(admin, states=options.state, types=options.type)
     ]
     lines = table(("GROUP", "TYPE", "STATE", "PROTOCOL"), [tuple(each.values()) for each in found])
     emit(options, found, lines if found else ["No groups."])
@@ -72,7 +75,7 @@ async def list_groups(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, options: argparse.Namespace) -> int:
-    names = options.groups or [each.group_id for each in await admin.list_groups()]
+    names = options.groups or [each.group_id for each in await told_groups(admin)]
     groups = await known_groups(admin, names)
     data = [_state_data(group) for group in groups]
     for each, group in zip(data, groups, strict=True):
@@ -114,6 +117,20 @@ async def delete_offsets(admin: Admin, options: argparse.Namespace) -> int:
     return report(options, "offset", named, "deleted")
 
 
+async def told_groups(admin: Admin, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
+    """The groups of all brokers that answer, by name; a complaint about each that does not."""
+    told = await admin.list_groups_by_broker(states=states, types=types, timeout_ms=LISTING_PATIENCE_MS)
+    found: list[ListedGroup] = []
+    for broker, groups in told.items():
+        if not isinstance(groups, KafkaError):
+            found += groups
+        elif groups.code.retriable:
+            complain(f"broker {broker} does not answer: its groups are left out.")
+        else:
+            raise groups
+    return sorted(found, key=lambda group: group.group_id)
+
+
 async def known_groups(admin: Admin, names: list[str]) -> list[GroupDescription]:
     """The groups of these names, or a Sentence about the first that does not exist."""
     described = await admin.describe_groups(list(dict.fromkeys(names)))
@@ -131,7 +148,7 @@ async def known_groups(admin: Admin, names: list[str]) -> list[GroupDescription]
 
 async def unknown_group(admin: Admin, name: str) -> Sentence:
     """That there is no such group, with the nearest name there is."""
-    known = [each.group_id for each in await admin.list_groups()]
+    known = [each.group_id for each in await told_groups(admin)]
     hint = did_you_mean(name, known) or " `odradek group list` shows those there are."
     return Sentence(f"there is no group {name}.{hint}")
 
@@ -141,7 +158,7 @@ async def _progress(admin: Admin, group: GroupDescription) -> list[dict[str, Any
     committed = await admin.group_offsets(group.group_id)
     owners = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout_ms=LISTING_PATIENCE_MS)
     rows = []
     for partition in partitions:
         at, end, owner = committed.get(partition), ends.get(partition), owners.get(partition)

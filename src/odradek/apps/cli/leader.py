@@ -22,8 +22,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "elect",
         "let preferred replicas lead, or anybody where nobody may",
         elect,
-        "Let the preferred replica of partitions lead, which is the first one, if it is in sync. With --unclean: where "
-        "nobody leads, let a replica lead that is not in sync. What it does not have is lost then.",
+        "Let the preferred replica of partitions lead, which is the first one, if it is in sync; where nobody is, if "
+        "it is eligible (ELR) or was the last known leader. With --unclean: where nobody leads, let a replica lead "
+        "that is none of these. What it does not have is lost then.",
     )
     add_many(electing, "topics", at_least=0, metavar="TOPIC[:PARTITION,...]")
     electing.add_argument("--all", action="store_true", help="all partitions of all topics")

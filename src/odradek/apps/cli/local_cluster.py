@@ -48,6 +48,8 @@ def _make(directory: pathlib.Path, options: argparse.Namespace) -> LocalCluster:
     properties = pairs(options.override, "--override")
     try:
         return LocalCluster.make(directory, brokers=brokers, first_port=port, properties=properties)
+    except NodeFailed as taken:
+        raise Sentence(f"{taken} Say another first port with --port.") from taken
     except ConfigError as wrong:
         shutil.rmtree(directory)
         raise Sentence(f"{wrong} ({wrong.key} is set by --override.)") from wrong

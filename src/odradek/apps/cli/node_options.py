@@ -9,8 +9,10 @@ from odradek.apps.cli.options import Actions
 
 def declare_start(start: argparse.ArgumentParser) -> None:
     start.description = (
-        "Run a node: broker and controller in one process. Without a FILE it listens on 127.0.0.1:9092 and "
-        "keeps its data in ./odradek-data. A data directory that is empty is formatted at the first start."
+        "Run a node. Without a FILE it is broker and controller in one process, listens on 127.0.0.1:9092 and "
+        "keeps its data in ./odradek-data; with one, it is what process.roles says. A node that is a cluster by itself "
+        "formats an empty data directory at its first start. One of several does so only with CLUSTER_ID in the "
+        "environment: else format it with `odradek storage format`."
     )
     start.epilog = (
         "Settings come from, the later counts: the FILE; KAFKA_... environment variables, as the apache/kafka "

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from odradek.apps.cli.output import complain
+from odradek.apps.cli.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.admin.reassignment import Reassignment
 from odradek.client.cluster import PartitionInfo, TopicPartition
+from odradek.client.errors import ClientError, may_pass
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 MIN_IN_SYNC = "min.insync.replicas"
+_UNTOLD = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 async def least_in_sync(admin: Admin, topics: Collection[str]) -> dict[str, int]:
@@ -28,11 +32,13 @@ async def least_in_sync(admin: Admin, topics: Collection[str]) -> dict[str, int]
 async def moves_under_way(admin: Admin) -> dict[TopicPartition, Reassignment]:
     """Nothing where nobody tells: what a move adds then counts as lacking."""
     try:
-        return await admin.list_reassignments()
-    except KafkaError as refused:
-        if refused.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-            return {}
-        raise
+        return await admin.list_reassignments(timeout_ms=LISTING_PATIENCE_MS)
+    except (KafkaError, ClientError) as failure:
+        if may_pass(failure):
+            complain("no controller answers: which partitions move is not known.")
+        elif not isinstance(failure, KafkaError) or failure.code not in _UNTOLD:
+            raise
+        return {}
 
 
 def is_under_replicated(topic: str, partition: PartitionInfo, under_way: Mapping[TopicPartition, Reassignment]) -> bool:

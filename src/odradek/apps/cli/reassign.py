@@ -13,7 +13,7 @@ from typing import Any
 from odradek.apps.cli.options import add_actions, add_many, add_remote_action, natural, positive, seconds
 from odradek.apps.cli.outcomes import report
 from odradek.apps.cli.output import complain, emit, plural, table
-from odradek.apps.cli.reassign_plan import Plan, Racks, parse_plan, plan_data, spread, throttled
+from odradek.apps.cli.reassign_plan import Plan, Racks, Throttled, parse_plan, plan_data, spread, throttled
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.session import failure_text
 from odradek.apps.cli.topic_description import known_topics
@@ -21,6 +21,7 @@ from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 from odradek.client.admin.reassignment import Reassignment
 from odradek.client.cluster import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
 
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -57,7 +58,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     executing.add_argument("--rollback", metavar="FILE", help="write a plan there that takes this one back")
     verifying = add_remote_action(
-        actions, "verify", "say how far a plan is, by the exit code, too; when all is done, remove the throttle", verify
+        actions,
+        "verify",
+        "say how far a plan is, by the exit code, too; when nothing moves any more, remove the throttle",
+        verify,
     )
     verifying.add_argument("--wait", action="store_true", help="until all is done")
     verifying.add_argument("--timeout", type=seconds, metavar="SECONDS", help="wait for so long at most")
@@ -93,8 +97,10 @@ async def make_plan(admin: Admin, options: argparse.Namespace) -> int:
 
 async def execute(admin: Admin, options: argparse.Namespace) -> int:
     plan = _read(options.plan)
-    current, racks = await _current(admin, {partition.topic: None for partition in plan}), await _racks(admin)
-    _check(plan, current, racks)
+    current = await _current(admin, _topics(plan))
+    # As for Kafka's tool, a broker that is registered and not there now may be moved to: it fetches when it comes back.
+    live, registered = await _racks(admin), await _racks(admin, fenced=True)
+    _check(plan, current, registered)
     under_way = await admin.list_reassignments()
     if under_way and not options.additional:
         raise Sentence(
@@ -105,7 +111,7 @@ async def execute(admin: Admin, options: argparse.Namespace) -> int:
     if options.rollback is not None:
         _write(options.rollback, before)
     if options.throttle is not None:
-        await _throttle(admin, plan, before, under_way, options.throttle)
+        await _throttle(admin, throttled(plan, before, under_way), options.throttle, live)
     outcomes = await admin.reassign_partitions(plan)
     code = report(options, "partition", {str(partition): failure for partition, failure in outcomes.items()}, "moves")
     if options.throttle is not None and options.format == "table":
@@ -117,8 +123,7 @@ async def verify(admin: Admin, options: argparse.Namespace) -> int:
     plan = _read(options.plan)
     deadline = None if options.timeout is None else time.monotonic() + options.timeout
     while True:
-        current = await _current(admin, {partition.topic: None for partition in plan})
-        _check(plan, current)
+        current = await _remaining(admin, _topics(plan))
         under_way = await admin.list_reassignments()
         states = {partition: _state(partition, plan, current, under_way) for partition in sorted(plan)}
         moving = "moving" in states.values()
@@ -128,7 +133,7 @@ async def verify(admin: Admin, options: argparse.Namespace) -> int:
         await asyncio.sleep(LOOK_AGAIN_S)
     removes = not under_way and not options.preserve_throttles
     if removes:
-        await _remove_throttles(admin, plan)
+        await _remove_throttles(admin, plan, current)
     data: dict[str, Any] = {
         "done": all(state == "done" for state in states.values()),
         "throttles_removed": removes,
@@ -137,7 +142,7 @@ async def verify(admin: Admin, options: argparse.Namespace) -> int:
                 "topic": partition.topic,
                 "partition": partition.partition,
                 "state": state,
-                "replicas": list(current[partition]),
+                "replicas": list(current.get(partition, ())),
                 "planned": list(plan[partition]),
             }
             for partition, state in states.items()
@@ -156,11 +161,14 @@ async def cancel(admin: Admin, options: argparse.Namespace) -> int:
     plan = _read(options.plan)
     under_way = await admin.list_reassignments()
     chosen = [partition for partition in sorted(plan) if partition in under_way]
+    outcomes = await admin.reassign_partitions(dict.fromkeys(chosen)) if chosen else {}
+    # Also where nothing moves: topics may have been deleted on their way, and brokers would keep the throttle for ever.
+    removes = not options.preserve_throttles and not any(outcomes.values())
+    if removes:
+        await _remove_throttles(admin, plan, await _remaining(admin, _topics(plan)))
     if not chosen:
-        raise Sentence("nothing of that plan is under way.")
-    outcomes = await admin.reassign_partitions(dict.fromkeys(chosen))
-    if not options.preserve_throttles and not any(outcomes.values()):
-        await _remove_throttles(admin, plan)
+        emit(options, [], ["Nothing of that plan is under way.", *(["Throttles are removed."] if removes else [])])
+        return 0
     stays = {str(partition): failure for partition, failure in outcomes.items()}
     return report(options, "partition", stays, "stays where it was")
 
@@ -216,9 +224,24 @@ async def _current(admin: Admin, topics: Iterable[str]) -> Plan:
     }
 
 
-async def _racks(admin: Admin) -> dict[int, str | None]:
-    """The brokers that are there, each with its rack."""
-    described = await admin.describe_cluster()
+async def _remaining(admin: Admin, topics: Iterable[str]) -> Plan:
+    """As `_current`, without topics that are gone."""
+    remaining: Plan = {}
+    for topic in (await admin.describe_topics(list(topics))).values():
+        if not isinstance(topic, KafkaError):
+            remaining |= {TopicPartition(topic.name, each.partition): each.replicas for each in topic.partitions}
+        elif topic.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+            raise topic
+    return remaining
+
+
+def _topics(plan: Plan) -> dict[str, None]:
+    return {partition.topic: None for partition in plan}
+
+
+async def _racks(admin: Admin, *, fenced: bool = False) -> dict[int, str | None]:
+    """The brokers that are there, each with its rack; with those that are registered and do not answer, if so asked."""
+    described = await admin.describe_cluster(fenced=fenced)
     return {broker.broker_id: broker.rack for broker in described.brokers}
 
 
@@ -233,13 +256,12 @@ def _chosen(given: str | None, racks: Racks) -> Racks:
     return {each: racks[each] for each in ids}
 
 
-def _check(plan: Plan, current: Plan, racks: Racks | None = None) -> None:
+def _check(plan: Plan, current: Plan, racks: Racks) -> None:
     """A Sentence about the first partition or broker of a plan that is not there."""
     for partition, replicas in plan.items():
         if partition not in current:
             raise Sentence(f"there is no partition {partition}.")
-        if racks is not None:
-            _check_brokers(replicas, racks)
+        _check_brokers(replicas, racks)
 
 
 def _check_brokers(ids: Iterable[int], racks: Racks) -> None:
@@ -253,21 +275,26 @@ def _state(
 ) -> str:
     if partition in under_way:
         return "moving"
+    if partition not in current:
+        return "gone"
     return "done" if current[partition] == plan[partition] else "elsewhere"
 
 
 # --- Throttles --------------------------------------------------------------------------------------------------------
 
 
-async def _throttle(
-    admin: Admin, plan: Plan, before: Plan, under_way: Mapping[TopicPartition, Reassignment], rate: int
-) -> None:
-    wanted = throttled(plan, before, under_way)
+async def _throttle(admin: Admin, wanted: Throttled, rate: int, live: Racks) -> None:
     changes: dict[ConfigResource, list[ConfigChange]] = {}
     for key, lists in zip(LISTS, (wanted.leaders, wanted.followers), strict=True):
         for topic, replicas in lists.items():
             changes.setdefault(ConfigResource(ResourceType.TOPIC, topic), []).append(ConfigChange(key, replicas))
+    away = [broker for broker in wanted.brokers if broker not in live]
+    if away:
+        # A broker alone takes settings of its own. What leaders send it is throttled all the same.
+        complain(f"broker {', '.join(map(str, away))} is not there and gets no throttle; those that send to it do.")
     for broker in wanted.brokers:
+        if broker in away:
+            continue
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         changes[resource] = [ConfigChange(key, str(rate)) for key in RATES]
     for failure in (await admin.alter_configs(changes)).values():
@@ -275,11 +302,12 @@ async def _throttle(
             raise failure
 
 
-async def _remove_throttles(admin: Admin, plan: Plan) -> None:
+async def _remove_throttles(admin: Admin, plan: Plan, current: Plan) -> None:
+    """From all brokers that are there, and from the plan's topics as far as there are any left."""
     brokers = await _racks(admin)
     changes = {
         ConfigResource(ResourceType.TOPIC, topic): [ConfigChange(key, None, ConfigOperation.DELETE) for key in LISTS]
-        for topic in {partition.topic: None for partition in plan}
+        for topic in _topics(current)
     }
     for broker in sorted(brokers):
         resource = ConfigResource(ResourceType.BROKER, str(broker))

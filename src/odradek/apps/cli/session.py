@@ -32,6 +32,9 @@ REACH_S = 10.0
 PATIENCE = {"socket.connection.setup.timeout.ms": "5000", "default.api.timeout.ms": "30000"}
 """A person is less patient than a service; a file or a profile may say otherwise."""
 
+LISTING_PATIENCE_MS = 4_000
+"""How long a command that only looks waits for a broker or a controller that does not answer: it shows the rest."""
+
 
 class Session:
     """Makes clients of the cluster that the options name, each with the settings that are meant for its kind."""

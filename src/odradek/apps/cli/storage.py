@@ -65,16 +65,16 @@ def format_directories(options: argparse.Namespace) -> int:
     with _one_sentence():
         found = survey(config, disk)
         for log_dir, meta in found.formatted.items():
-            if not options.ignore_formatted:
-                raise Sentence(
-                    f"Log directory {log_dir} is already formatted. "
-                    "Use --ignore-formatted to ignore this directory and format the others."
-                )
             if meta.cluster_id != options.cluster_id:
                 raise Sentence(
                     f"Invalid cluster.id in: {log_dir}/{META_PROPERTIES_FILE}. "
                     f"Expected {options.cluster_id}, but read {meta.cluster_id}"
                 )
+        if found.formatted and not options.ignore_formatted:
+            raise Sentence(
+                f"Log directory {next(iter(found.formatted))} is already formatted. "
+                "Use --ignore-formatted to ignore this directory and format the others."
+            )
         for log_dir, why in found.failed.items():
             print(f"I/O error trying to read log directory {log_dir}: {why}. Ignoring...", file=sys.stderr)
         if not found.unformatted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.apps.cli.output import emit, fields, plural, size_text, table
+from odradek.apps.cli.output import complain, emit, fields, plural, size_text, table
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
-from odradek.apps.cli.session import unknown_topic
+from odradek.apps.cli.session import LISTING_PATIENCE_MS, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.cluster import TopicInfo, TopicPartition
@@ -29,16 +30,19 @@ TOPIC_CONFIG_SOURCE = 1
 
 
 async def describe_topics(admin: Admin, options: argparse.Namespace) -> int:
-    """All that the cluster tells about topics; what a broker does not serve is left out."""
+    """All that the cluster tells about topics; what a broker does not serve, or soon enough, is left out."""
     lacks = [name for name in LACKS if getattr(options, f"{name.replace('-', '_')}_partitions")]
     if lacks:
         return await _describe_lacking(admin, options, lacks)
     topics = await (known_topics(admin, options.topics) if options.topics else admin.list_topics())
-    partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
-    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    sizes = await partition_sizes(admin)
-    configs = await _own_configs(admin, topics)
+    starts, ends, sizes, configs = await asyncio.gather(
+        _offsets(admin, topics, EARLIEST),
+        _offsets(admin, topics, LATEST),
+        partition_sizes(admin),
+        _own_configs(admin, topics),
+    )
+    # Leaders may have moved meanwhile; who told the offsets is known by now.
+    topics = [admin.cluster.topics.get(topic.name, topic) for topic in topics]
     data = [topic_data(topic, starts, ends, sizes, configs.get(topic.name)) for topic in topics]
     lines: list[str] = []
     for each in data:
@@ -90,14 +94,22 @@ async def known_topics(admin: Admin, names: Sequence[str]) -> list[TopicInfo]:
     return topics
 
 
+async def _offsets(admin: Admin, topics: Sequence[TopicInfo], at: int) -> Answers[FoundOffset]:
+    """Of the partitions that have a leader: without one there is nobody to ask, and who only looks does not wait."""
+    led = [
+        TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions if each.leader >= 0
+    ]
+    return await admin.list_offsets(dict.fromkeys(led, at), timeout_ms=LISTING_PATIENCE_MS)
+
+
 async def partition_sizes(admin: Admin) -> dict[tuple[TopicPartition, int], int] | None:
     """Bytes by partition and broker; None where the brokers do not tell."""
-    try:
-        described = await admin.describe_log_dirs()
-    except KafkaError as refused:
-        if refused.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-            return None
-        raise
+    described = await admin.describe_log_dirs(timeout_ms=LISTING_PATIENCE_MS)
+    for broker, refused in described.items():
+        if isinstance(refused, KafkaError) and refused.code.retriable:
+            complain(f"broker {broker} does not answer: offsets and sizes of what it leads are not known.")
+    if all(isinstance(directories, KafkaError) for directories in described.values()):
+        return None
     return {
         (TopicPartition(topic.name, each.partition_index), broker): each.partition_size
         for broker, directories in described.items()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
 from odradek.client.errors import check
+from odradek.client.patience import ask_within
 from odradek.client.versions import SOFTWARE
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -96,10 +97,14 @@ class ClusterAdmin(AdminBase):
         check(response.error_code, response.error_message)
         return response
 
-    async def describe_quorum(self) -> tuple[PartitionData, DescribeQuorumResponse]:
-        """The metadata quorum's partition, and the whole answer with the nodes' addresses."""
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> tuple[PartitionData, DescribeQuorumResponse]:
+        """The metadata quorum's partition, and the whole answer with the nodes' addresses.
+
+        Its leader alone knows: without one nobody answers. A timeout of one's own bounds the wait for that.
+        """
         asked = RequestedTopicData(topic_name=METADATA_TOPIC, partitions=[RequestedPartitionData(partition_index=0)])
-        response = await self._ask(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+        request = DescribeQuorumRequest(topics=[asked])
+        response = await self._ask_within(request, DescribeQuorumResponse, timeout_ms)
         check(response.error_code, response.error_message)
         partition = response.topics[0].partitions[0]
         check(partition.error_code, partition.error_message)
@@ -207,14 +212,19 @@ class ClusterAdmin(AdminBase):
     # Log directories.
 
     async def describe_log_dirs(
-        self, broker_ids: Collection[int] | None = None
+        self, broker_ids: Collection[int] | None = None, *, timeout_ms: int | None = None
     ) -> dict[int, list[DescribeLogDirsResult] | KafkaError]:
-        """What lies in the log directories of brokers, by broker."""
-        described: dict[int, list[DescribeLogDirsResult] | KafkaError] = {}
-        for node_id in await self._broker_ids(broker_ids):
-            response = await self._ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node_id=node_id)
-            described[node_id] = outcome(response.error_code) or response.results
-        return described
+        """What lies in the log directories of brokers, by broker; an error for one that does not tell in time."""
+        request = DescribeLogDirsRequest(topics=None)
+
+        async def ask(node_id: int, left_ms: int) -> list[DescribeLogDirsResult]:
+            response = await ask_within(
+                self.cluster, request, DescribeLogDirsResponse, node_id=node_id, timeout_ms=left_ms
+            )
+            check(response.error_code)
+            return response.results
+
+        return await self._ask_brokers(broker_ids, ask, timeout_ms)
 
 
 def _by_broker(resources: Sequence[ConfigResource]) -> dict[int | None, list[ConfigResource]]:

@@ -8,9 +8,11 @@ from functools import partial
 
 from odradek.client.admin.base import AdminBase, Outcomes, outcome
 from odradek.client.cluster import TopicPartition, by_topic
+from odradek.client.errors import check
 from odradek.client.group_assignment import read_assignment
 from odradek.client.leaders import Answers
 from odradek.client.offsets import CommittedOffset, commit_offsets, fetch_offsets
+from odradek.client.patience import ask_within
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -62,17 +64,28 @@ class GroupAdmin(AdminBase):
     """What can be asked about groups."""
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
-        """The groups of all coordinators, by name."""
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        """The groups of all coordinators, by name; raises if one of these does not tell."""
         found: list[ListedGroup] = []
-        for node_id in await self._broker_ids(None):
-            response = await self._ask(request, ListGroupsResponse, node_id=node_id)
-            if response.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                failure = outcome(response.error_code)
-                if failure is not None:
-                    raise failure
-                found += response.groups
+        for groups in (await self.list_groups_by_broker(states=states, types=types)).values():
+            if isinstance(groups, KafkaError):
+                raise groups
+            found += groups
         return sorted(found, key=lambda group: group.group_id)
+
+    async def list_groups_by_broker(
+        self, *, states: Collection[str] = (), types: Collection[str] = (), timeout_ms: int | None = None
+    ) -> dict[int, list[ListedGroup] | KafkaError]:
+        """The groups that each broker coordinates; an error for one that does not tell in time."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+        async def ask(node_id: int, left_ms: int) -> list[ListedGroup]:
+            response = await ask_within(self.cluster, request, ListGroupsResponse, node_id=node_id, timeout_ms=left_ms)
+            if response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                return []
+            check(response.error_code)
+            return response.groups
+
+        return await self._ask_brokers(None, ask, timeout_ms)
 
     async def describe_groups(self, group_ids: Sequence[str]) -> dict[str, GroupDescription | KafkaError]:
         """State and members of groups of either protocol."""

@@ -57,10 +57,11 @@ class ReassignmentAdmin(AdminBase):
             for each in topic.partitions
         }
 
-    async def list_reassignments(self) -> dict[TopicPartition, Reassignment]:
-        """All moves under way."""
-        request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=None)
-        response = await self._ask(request, ListPartitionReassignmentsResponse)
+    async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, Reassignment]:
+        """All moves under way, as the controller knows them; a timeout of one's own bounds the wait for one."""
+        waits_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        request = ListPartitionReassignmentsRequest(timeout_ms=waits_ms, topics=None)
+        response = await self._ask_within(request, ListPartitionReassignmentsResponse, timeout_ms)
         check(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(

@@ -121,10 +121,11 @@ class TopicAdmin(AdminBase):
         return {each.name: outcome(each.error_code, each.error_message) for each in response.results}
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout_ms: int | None = None
     ) -> Answers[FoundOffset]:
         """Offsets by timestamp, or by EARLIEST, LATEST and MAX_TIMESTAMP of `odradek.client.leaders`."""
-        return await list_offsets(self.cluster, wanted, timeout_ms=self._timeout_ms, read_committed=read_committed)
+        waits_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        return await list_offsets(self.cluster, wanted, timeout_ms=waits_ms, read_committed=read_committed)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Answers[int]:
         """Delete everything before each offset (-1: up to the high watermark); the new low watermarks."""
