@@ -21,9 +21,7 @@ def place(
     brokers: Iterable[BrokerRegistration], *, partition_count: int, replication_factor: int, entropy: Entropy
 ) -> list[tuple[NodeId, ...]]:
     """Replicas of that many new partitions, preferred leader first; INVALID_REPLICATION_FACTOR where it cannot be."""
-    candidates = [
-        broker for broker in brokers if not broker.in_controlled_shutdown and has_uncordoned_directory(broker)
-    ]
+    candidates = [broker for broker in brokers if not _is_leaving(broker) and has_uncordoned_directory(broker)]
     if replication_factor <= 0:
         raise _impossible(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if all(broker.fenced for broker in candidates):
@@ -37,6 +35,11 @@ def place(
         return [(candidates[0].broker_id,)] * partition_count
     racks = _Racks(candidates, entropy)
     return [racks.place(replication_factor) for _ in range(partition_count)]
+
+
+def _is_leaving(broker: BrokerRegistration) -> bool:
+    """One that has left, and is fenced for it, is as good as one that was lost: it may come back."""
+    return broker.in_controlled_shutdown and not broker.fenced
 
 
 def has_uncordoned_directory(broker: BrokerRegistration) -> bool:

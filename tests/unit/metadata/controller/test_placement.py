@@ -54,6 +54,13 @@ def test_brokers_that_shut_down_get_nothing() -> None:
     assert place(registered, partition_count=4, replication_factor=1, entropy=entropy()) == [(1,)] * 4
 
 
+def test_brokers_that_have_shut_down_are_registered_all_the_same() -> None:
+    registered = [broker(1), broker(2), broker(3, shutting_down=True, fenced=True)]
+    for replicas in place(registered, partition_count=4, replication_factor=3, entropy=entropy()):
+        assert sorted(replicas) == [1, 2, 3]
+        assert replicas[0] != 3
+
+
 def test_one_draw_one_placement() -> None:
     registered = [broker(number) for number in range(5)]
 
