@@ -101,7 +101,8 @@ def test_a_replica_that_comes_in_before_the_epochs_start(monkeypatch: pytest.Mon
         ready = tuple(
             replica
             for replica, progress in self.followers.items()
-            if replica not in self.in_sync.committed and surroundings.may_join(replica, progress.broker_epoch)
+            if replica not in self.in_sync.committed
+            and surroundings.may_join(replica, progress.broker_epoch, progress.directory)
         )
         if self.in_sync.proposal is not None or not ready:
             return None

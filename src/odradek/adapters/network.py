@@ -23,16 +23,17 @@ MAX_GATHERED_PARTS = 512
 """Below IOV_MAX (1024) on every system that matters."""
 
 MAX_GATHERED_BYTES = 256 * 1024
-"""What is read for one call may have to wait in memory until the socket has room for it."""
+"""No further slice is read for one call then: what is read may have to wait in memory until the socket has room."""
 
 SEND_BUFFER_BYTES = 102_400
 """Kafka's own default (socket.send.buffer.bytes). Left to itself the kernel takes megabytes of an answer at once, which
 have left the processor's cache by the time the reader copies them: a Fetch of 1 MiB then costs the broker half as much
 again (`wire-fetch` in bench/RESULTS.md)."""
 
-WIDE_SEND_BUFFER_BYTES = 256 * 1024
-"""For connections of followers: a batch of a quarter MiB, which producers are often told to send, leaves in one call,
-and the leader need not come back for the rest."""
+WIDE_BYTES = 1024 * 1024
+"""In place of all three for connections of followers. Batches of a quarter MiB, which producers are often told to send,
+leave in one call with what stands before and behind them: the follower wakes up once for them, not for every piece, and
+the leader need not come back for the rest. That is worth more than the copy which sendfile would save."""
 
 ACCEPTS_A_TURN = 64
 LISTEN_BACKLOG = 1024
@@ -52,9 +53,11 @@ class SocketWire:
     __slots__ = (
         "_closed",
         "_finishing",
+        "_gathered_most",
         "_loop",
         "_owner",
         "_reading",
+        "_sendfile_from",
         "_sock",
         "_unsent",
         "peer_host",
@@ -68,6 +71,8 @@ class SocketWire:
         self._reading = False
         self._closed = False
         self._finishing = False
+        self._sendfile_from = SENDFILE_THRESHOLD
+        self._gathered_most = MAX_GATHERED_BYTES
         self.peer_host = peer_host
         self.unsent_bytes = 0
 
@@ -78,7 +83,8 @@ class SocketWire:
 
     def widen(self) -> None:
         if not self._closed:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WIDE_SEND_BUFFER_BYTES)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WIDE_BYTES)
+            self._sendfile_from = self._gathered_most = WIDE_BYTES
 
     def pause(self) -> None:
         if self._reading:
@@ -166,33 +172,39 @@ class SocketWire:
         index = 0
         total = len(parts)
         while index < total:
-            part = parts[index]
-            if isinstance(part, FileSlice) and part.length >= SENDFILE_THRESHOLD:
-                sent = self._send_file(part)
-                if sent < part.length:
-                    rest = FileSlice(part.file, part.position + sent, part.length - sent)
-                    return [rest, *parts[index + 1 :]]
-                index += 1
-                continue
             gathered: list[bytes | bytearray | memoryview] = []
             size = 0
-            more = 0
-            while index < total and len(gathered) < MAX_GATHERED_PARTS and size < MAX_GATHERED_BYTES:
+            large: FileSlice | None = None
+            most = min(total, index + MAX_GATHERED_PARTS)
+            while index < most:
                 part = parts[index]
                 if isinstance(part, FileSlice):
-                    if part.length >= SENDFILE_THRESHOLD:
-                        more = _MORE
+                    length = part.length
+                    if length >= self._sendfile_from:
+                        large = part
+                        index += 1
                         break
-                    part = _read_whole(part)
+                    if size >= self._gathered_most:
+                        break
+                    part = part.file.read(part.position, length)
+                    if len(part) < length:
+                        raise _cut_under_us()
+                    size += length
+                else:
+                    size += len(part)
                 gathered.append(part)
-                size += len(part)
                 index += 1
-            try:
-                sent = self._sock.sendmsg(gathered, (), more)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            if sent < size:
-                return [*_after(gathered, sent), *parts[index:]]
+            if gathered:
+                try:
+                    sent = self._sock.sendmsg(gathered, (), 0 if index == total and large is None else _MORE)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                if sent < size:
+                    return [*_after(gathered, sent), *(() if large is None else (large,)), *parts[index:]]
+            if large is not None:
+                sent = self._send_file(large)
+                if sent < large.length:
+                    return [FileSlice(large.file, large.position + sent, large.length - sent), *parts[index:]]
         return ()
 
     def _send_file(self, part: FileSlice) -> int:
@@ -203,8 +215,7 @@ class SocketWire:
         except (BlockingIOError, InterruptedError):
             return 0
         if sent == 0:
-            # The header has promised these bytes: a file cut under us can only cost this connection.
-            raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
+            raise _cut_under_us()
         return sent
 
     def _lose(self, why: Exception | None) -> None:
@@ -314,11 +325,9 @@ async def _resolve(
     return family, (str(address[0]), port)
 
 
-def _read_whole(part: FileSlice) -> bytes:
-    data = part.read()
-    if len(data) < part.length:
-        raise OSError(errno.EIO, "a log file is shorter than the answer that points into it")
-    return data
+def _cut_under_us() -> OSError:
+    """The header has promised bytes that are not there: a file that was cut can only cost this connection."""
+    return OSError(errno.EIO, "a log file is shorter than the answer that points into it")
 
 
 def _after(parts: Sequence[bytes | bytearray | memoryview], sent: int) -> list[Part]:

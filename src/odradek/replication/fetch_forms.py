@@ -40,6 +40,7 @@ written = _ASKED.pack
 """One partition of a request: index, leader epoch, fetch offset, last fetched epoch, start of the log, most bytes."""
 _DIRECTORY = b"\1\0\x10"
 """One tagged field, the first one, of 16 bytes."""
+_DIRECTORY_BYTES = len(_DIRECTORY)
 _TWO_BYTES = 0x80
 """From here on a compact size is longer than a byte, and these forms too narrow for it."""
 
@@ -127,9 +128,9 @@ def read_partitions(frame: memoryview, position: int, ending: bytes) -> list[Ask
                 found.append((topic_id, *_ASKED.unpack_from(frame, position)))
                 position += _ASKED.size
                 if frame[position]:
-                    if frame[position : position + len(_DIRECTORY)] != _DIRECTORY:
+                    if frame[position : position + _DIRECTORY_BYTES] != _DIRECTORY:
                         return None
-                    position += len(_DIRECTORY) + _ID_BYTES
+                    position += _DIRECTORY_BYTES + _ID_BYTES
                 else:
                     position += 1
             if frame[position]:

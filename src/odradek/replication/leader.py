@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.ids import NO_OFFSET, LeaderEpoch, NodeId, Offset
+from odradek.ids import NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.surroundings import NO_BROKER_EPOCH, Surroundings
 
@@ -14,6 +14,7 @@ class FollowerProgress:
 
     __slots__ = (
         "broker_epoch",
+        "directory",
         "last_caught_up_ms",
         "last_fetch_ms",
         "leader_end_at_last_fetch",
@@ -26,6 +27,8 @@ class FollowerProgress:
         """Not known to this leader before the first fetch."""
         self.log_start_offset = NO_OFFSET
         self.broker_epoch = NO_BROKER_EPOCH
+        self.directory = ZERO_UUID
+        """Where its broker keeps it, as the cluster knows."""
         self.last_caught_up_ms = last_caught_up_ms
         """When it last held all that there was."""
         self.last_fetch_ms = LONG_AGO_MS
@@ -75,6 +78,7 @@ class Leadership:
         leader_epoch: LeaderEpoch,
         partition_epoch: int,
         replicas: tuple[NodeId, ...],
+        directories: tuple[Uuid, ...],
         isr: tuple[NodeId, ...],
         epoch_start_offset: Offset,
         inherits: bool,
@@ -88,10 +92,16 @@ class Leadership:
         """Whether somebody led before, and all that was acknowledged then is in this leader's log."""
         self.began_ms = now_ms
         self.followers: dict[NodeId, FollowerProgress] = {}
-        self.settle(partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms)
+        self.settle(partition_epoch=partition_epoch, replicas=replicas, directories=directories, isr=isr, now_ms=now_ms)
 
     def settle(
-        self, *, partition_epoch: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...], now_ms: int
+        self,
+        *,
+        partition_epoch: int,
+        replicas: tuple[NodeId, ...],
+        directories: tuple[Uuid, ...],
+        isr: tuple[NodeId, ...],
+        now_ms: int,
     ) -> None:
         """Take over what the cluster agreed on within this leader epoch; what is known of followers stays.
 
@@ -101,11 +111,13 @@ class Leadership:
         self.in_sync = InSync(isr)
         known = self.followers
         self.followers = {}
+        directory_of = dict(zip(replicas, directories, strict=False))
         for replica in replicas:
             if replica != self.node_id:
                 progress = known.get(replica)
                 if progress is None:
                     progress = FollowerProgress(last_caught_up_ms=now_ms if replica in isr else LONG_AGO_MS)
+                progress.directory = directory_of.get(replica, ZERO_UUID)
                 self.followers[replica] = progress
 
     # What happens.
@@ -149,7 +161,7 @@ class Leadership:
                 all_in_sync
                 or replica in in_sync.maximal
                 or (
-                    surroundings.may_join(replica, progress.broker_epoch)
+                    surroundings.may_join(replica, progress.broker_epoch, progress.directory)
                     and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
                 )
             ):
@@ -184,7 +196,7 @@ class Leadership:
             for replica, progress in self.followers.items()
             if replica not in in_sync.committed
             and progress.log_end_offset >= needed
-            and surroundings.may_join(replica, progress.broker_epoch)
+            and surroundings.may_join(replica, progress.broker_epoch, progress.directory)
             and (
                 replica == fetched
                 or progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, NodeId, Offset
+from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
@@ -23,6 +23,8 @@ class PartitionState:
     isr: tuple[NodeId, ...]
     is_recovering: bool = False
     """Whether the leader was elected although it was not in sync, and has not settled that yet."""
+    directories: tuple[Uuid, ...] = ()
+    """The log directory of each of the replicas; none if they are not known."""
 
 
 NO_INSTANT_ACKS = 2
@@ -115,6 +117,7 @@ class Partition:
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
+                directories=state.directories,
                 isr=state.isr,
                 epoch_start_offset=self._epoch_start_offset,
                 inherits=state.leader_epoch > 0 and not state.is_recovering,
@@ -122,7 +125,11 @@ class Partition:
             )
         else:
             self.leadership.settle(
-                partition_epoch=state.partition_epoch, replicas=state.replicas, isr=state.isr, now_ms=now_ms
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                directories=state.directories,
+                isr=state.isr,
+                now_ms=now_ms,
             )
         self.advance(now_ms)
 
@@ -179,7 +186,8 @@ class Partition:
             leadership = self.leadership
             if leadership is None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if for_all and leadership.are_too_few(leadership.in_sync.committed, log.config.min_insync_replicas):
+            in_sync, least = leadership.in_sync.committed, log.min_insync_replicas
+            if for_all and len(in_sync) < least and leadership.are_too_few(in_sync, least):
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             return log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin)
         if origin is Origin.CLIENT:
@@ -217,9 +225,7 @@ class Partition:
         if log.high_watermark < end_offset:
             return None
         leadership = self.leadership
-        if leadership is not None and leadership.are_too_few(
-            leadership.in_sync.maximal, log.config.min_insync_replicas
-        ):
+        if leadership is not None and leadership.are_too_few(leadership.in_sync.maximal, log.min_insync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -257,7 +263,7 @@ class Partition:
         log = self.log
         current = log.high_watermark
         offset = leadership.high_watermark(
-            current, self._counted_end, log.config.min_insync_replicas, self._surroundings, now_ms
+            current, self._counted_end, log.min_insync_replicas, self._surroundings, now_ms
         )
         return offset > current and log.advance_high_watermark(offset)
 

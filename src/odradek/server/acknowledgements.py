@@ -72,7 +72,7 @@ class Acknowledgements:
         outcome = hosted.partition.outcome(end_offset)
         if outcome is None:
             self._open += 1
-            hosted.unacknowledged.append(pending)
+            hosted.line_up(pending)
         else:
             pending.outcome = outcome
         return pending

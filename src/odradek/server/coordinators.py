@@ -129,9 +129,10 @@ class Coordinators:
     async def _create_topic(self, image: Image) -> None:
         config = self._config
         replicas = config.offsets_topic_replication_factor
-        if "offsets.topic.replication.factor" not in config.given:
-            # The default is meant for clusters; a lone node that nobody configured shall just work.
-            replicas = min(replicas, len(image.cluster.alive_brokers()))
+        if config.is_alone and "offsets.topic.replication.factor" not in config.given:
+            # The default is meant for clusters; a lone node that nobody configured shall just work. In a cluster it is
+            # better to wait for the others than to have too few replicas for ever.
+            replicas = min(replicas, len(image.cluster.brokers))
         settings = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -147,8 +148,10 @@ class Coordinators:
         response = await self._topics.create_topics(CreateTopicsRequest(topics=[topic]))
         (result,) = response.topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            log.error("%s cannot be created: %s", GROUP_TOPIC, result.error_message)
-            raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
+            refused = KafkaError(ErrorCode(result.error_code), result.error_message or "")
+            level = logging.INFO if refused.code.retriable else logging.ERROR
+            log.log(level, "%s cannot be created: %s", GROUP_TOPIC, refused)
+            raise refused
 
     # What the cluster agreed on.
 

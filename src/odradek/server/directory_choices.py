@@ -31,9 +31,10 @@ class DirectoryChoices:
         self.tell(whole_image(image).created)
 
     def tell_changes(self, image: Image, changes: Changes) -> None:
-        """Where new partitions are; and all, once the cluster has a place for it, as metadata.version was raised."""
+        """Where partitions are that are new, here or at all; and all, once the cluster has a place for it, as
+        metadata.version was raised."""
         if self._are_known:
-            self.tell(changes.topics.created)
+            self.tell((*changes.topics.created, *changes.topics.changed))
         elif self._are_on_record(image):
             self._are_known = True
             self.tell(whole_image(image).created)

@@ -19,7 +19,7 @@ from odradek.server.served import served_on
 
 
 class Endpoint:
-    """One version of one API."""
+    """One version of one API on one listener."""
 
     __slots__ = (
         "decode",
@@ -29,6 +29,7 @@ class Endpoint:
         "flexible_response",
         "handle",
         "latencies",
+        "listener_name",
         "overlaps",
         "quick",
         "routine",
@@ -36,7 +37,7 @@ class Endpoint:
         "unmetered",
     )
 
-    def __init__(self, route: Route, version: int, *, forwarded: bool = False) -> None:
+    def __init__(self, route: Route, version: int, listener_name: str, *, forwarded: bool = False) -> None:
         response = response_class(route.api_key)
         self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = forward if forwarded else route.handle
         self.decode = decoder(request_class(route.api_key), version)
@@ -45,9 +46,10 @@ class Endpoint:
         self.flexible_header = request_header_version(route.api_key, version) >= 2
         self.flexible_response = response_header_version(route.api_key, version) >= 1
         self.overlaps = route.overlaps
-        self.quick = None if route.quick is None else route.quick(version)
+        self.quick = None if route.quick is None else route.quick(version, listener_name)
         self.routine = None if route.routine is None else route.routine(version)
         self.unmetered = route.unmetered
+        self.listener_name = listener_name
         self.served = 0
         self.latencies = Latencies()
 
@@ -57,11 +59,12 @@ class UnservedRequest(Exception):
 
 
 class Endpoints:
-    """All that one role of the node answers."""
+    """All that one listener answers, by its role."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, listener_name: str) -> None:
         self.announced = served_on(role)
         self.role = role
+        self._listener_name = listener_name
         self._forwards = role is Role.BROKER
         self._compiled: dict[int, Endpoint] = {}
         """By key and version in one number, as `get` is asked for them."""
@@ -90,7 +93,8 @@ class Endpoints:
             )
         route = route_of(served.api_key, self.role)
         forwarded = route.forwarded and self._forwards
-        endpoint = self._compiled[api_key << 16 | version] = Endpoint(route, version, forwarded=forwarded)
+        endpoint = Endpoint(route, version, self._listener_name, forwarded=forwarded)
+        self._compiled[api_key << 16 | version] = endpoint
         return endpoint
 
 

@@ -7,8 +7,9 @@ so that there is one way to collect records and one way to wait for them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.ids import ZERO_UUID, LeaderEpoch, Offset, Uuid
 from odradek.ports import Clock, Entropy
@@ -28,6 +29,9 @@ LARGEST_EPOCH = (1 << 31) - 1
 CONSUMER = -1
 ALL_BYTES = 1 << 62
 """More than anybody waits for: who is told of so many looks at once."""
+
+Rank: TypeAlias = tuple[bool, int, int]
+"""Whether a session is a replica's, how many partitions it has, and its id: what it is worth in Kafka's eyes."""
 
 UNSENT = -2
 """Differs from every offset that can be sent, so that the first answer always counts as a change."""
@@ -86,6 +90,7 @@ class FetchSession:
 
     __slots__ = (
         "broker_epoch",
+        "created_ms",
         "dirty",
         "ending",
         "epoch",
@@ -93,14 +98,15 @@ class FetchSession:
         "last_used_ms",
         "missing_bytes",
         "partitions",
+        "rank",
         "replica_id",
         "uses_topic_ids",
         "waiter",
         "watching",
     )
 
-    def __init__(self, session_id: int, *, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
-        self.id = session_id
+    def __init__(self, *, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = NO_SESSION
         self.replica_id = replica_id
         """Whose it is; below 0 if it is a consumer's."""
         self.broker_epoch = NO_BROKER_EPOCH
@@ -109,7 +115,9 @@ class FetchSession:
         """its further requests end like that, if they can be read in the quick way."""
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.last_used_ms = now_ms
+        self.created_ms = self.last_used_ms = now_ms
+        self.rank: Rank = (replica_id >= 0, 0, NO_SESSION)
+        """As it is counted among the others."""
         self.partitions: dict[tuple[str | Uuid, int], WatchedPartition] = {}
         self.dirty: dict[WatchedPartition, None] = {}
         self.watching = False
@@ -121,8 +129,7 @@ class FetchSession:
         """Let it be told once there are so many bytes more. With two connections on one session, the older request is
         let go with what there is."""
         self.watch()
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(True)
+        self._let_go()
         self.missing_bytes = missing_bytes
         self.waiter = waiter
 
@@ -178,10 +185,16 @@ class FetchSession:
                     self._watchers_of(entry.hosted)[entry] = None
 
     def close(self) -> None:
+        """Hear of nothing any more; a request that still waits is answered, or it would wait until its time is up."""
         if self.watching:
             for entry in self.partitions.values():
                 if entry.hosted is not None:
                     self._watchers_of(entry.hosted).pop(entry, None)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(True)
 
 
 class FetchSessions:
@@ -194,6 +207,8 @@ class FetchSessions:
         self._entropy = entropy
         self._sessions: dict[int, FetchSession] = {}
         """In the order of their last use, oldest first."""
+        self._ranks: list[Rank] = []
+        """Of all sessions, the least first. They change with the partitions only, so that going on costs nothing."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -215,23 +230,22 @@ class FetchSessions:
         if request.session_id != NO_SESSION:
             self._drop(request.session_id)
         now_ms = self._clock.monotonic_ms()
-        session_id = NO_SESSION
-        if request.session_epoch == INITIAL_EPOCH and self._make_room(now_ms):
-            session_id = self._new_id()
-        session = FetchSession(session_id, replica_id=replica_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = FetchSession(replica_id=replica_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.want(request, replicas)
-        if session_id != NO_SESSION:
-            self._sessions[session_id] = session
+        if request.session_epoch == INITIAL_EPOCH and self._make_room(session, now_ms):
+            session.id = self._new_id()
+            self._sessions[session.id] = session
+            self._rank(session)
             session.watch()
         return session, False
 
     def find(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
-    def go_on(self, session: FetchSession) -> None:
+    def go_on(self, session: FetchSession, now_ms: int) -> None:
         """Its next request has come."""
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
-        session.last_used_ms = self._clock.monotonic_ms()
+        session.last_used_ms = now_ms
         del self._sessions[session.id]
         self._sessions[session.id] = session
 
@@ -250,25 +264,54 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        self.go_on(session)
+        self.go_on(session, self._clock.monotonic_ms())
         session.resolve_missing(replicas)
         session.want(request, replicas)
+        if len(session.partitions) != session.rank[1]:
+            self._unrank(session)
+            self._rank(session)
         return session
 
-    def _make_room(self, now_ms: int) -> bool:
+    def _make_room(self, newcomer: FetchSession, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
-        if not self._sessions:
+        evicted = self._evictable(newcomer, now_ms)
+        if evicted is None:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms <= self._eviction_ms or oldest.waiter is not None:
-            return False
-        self._drop(oldest.id)
+        self._drop(evicted.id)
         return True
+
+    def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
+        """Whose place it may take, by Kafka's rules: of one that was silent for long, else of one that is worth less.
+
+        Of those, a consumer's gives way to a replica's at once, or followers could be shut out for ever; any other has
+        its time first, lest they take it from each other in turns.
+        """
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return None
+        if now_ms - oldest.last_used_ms > self._eviction_ms and oldest.waiter is None:
+            return oldest
+        worth = _rank_of(newcomer)
+        for rank in self._ranks:
+            if rank > worth:
+                break
+            session = self._sessions[rank[2]]
+            if worth[0] > rank[0] or session.last_used_ms - session.created_ms > self._eviction_ms:
+                return session
+        return None
+
+    def _rank(self, session: FetchSession) -> None:
+        session.rank = _rank_of(session)
+        insort(self._ranks, session.rank)
+
+    def _unrank(self, session: FetchSession) -> None:
+        del self._ranks[bisect_left(self._ranks, session.rank)]
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._unrank(session)
             session.close()
 
     def _new_id(self) -> int:
@@ -276,6 +319,10 @@ class FetchSessions:
             session_id = 1 + self._entropy.below(LARGEST_EPOCH)
             if session_id not in self._sessions:
                 return session_id
+
+
+def _rank_of(session: FetchSession) -> Rank:
+    return session.replica_id >= 0, len(session.partitions), session.id
 
 
 def topic_key(entry: WatchedPartition) -> tuple[str, Uuid]:

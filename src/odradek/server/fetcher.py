@@ -190,11 +190,11 @@ class Fetcher:
             asked.keep(response)
             return
         try:
-            serial = asked.serial
+            serial, now_ms = asked.serial, self._clock.now_ms()
             for topic_id, index, high_watermark, log_start_offset, records in answered:
                 followed = self._followed.get((topic_id, index))
                 if followed is not None and 0 <= followed.since <= serial:
-                    self._take_in(followed, records, high_watermark, log_start_offset)
+                    self._take_in(followed, records, high_watermark, log_start_offset, now_ms)
             self._failures = 0
             if self._plan.wanted:
                 self._ask(asked)
@@ -252,13 +252,14 @@ class Fetcher:
                 self._want(followed)
         else:
             records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
-            self._take_in(followed, records, data.high_watermark, data.log_start_offset)
+            self._take_in(followed, records, data.high_watermark, data.log_start_offset, self._clock.now_ms())
 
-    def _take_in(self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
+    def _take_in(
+        self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int, now_ms: int
+    ) -> None:
         hosted = followed.hosted
         partition_log = hosted.partition.log
         end_before, start_before = partition_log.log_end_offset, partition_log.log_start_offset
-        now_ms = self._clock.now_ms()
         size = len(records)
         hosted.held_bytes += size
         try:
@@ -287,16 +288,19 @@ class Fetcher:
     def _failed(self, followed: Followed, failure: OSError | KafkaError) -> None:
         if isinstance(failure, OSError):
             failure = self._replicas.storage_error(followed.hosted, failure)
-        self._try_later(followed, failure.code, failure.message)
+        if self._is_current(followed):  # Else its log directory has failed, and it is followed no more.
+            self._try_later(followed, failure.code, failure.message)
 
-    def _cut(self, followed: Followed, cut: Callable[[], bool]) -> None:
+    def _cut(self, followed: Followed, cut: Callable[[], bool]) -> bool:
         hosted = followed.hosted
         before = hosted.partition.log.log_end_offset
-        if cut():
-            after = hosted.partition.log.log_end_offset
-            log.info("Cut %s from %s to %s, as broker %s has it", hosted, before, after, self._leader_id)
-            hosted.first_offset = Offset(hosted.first_offset + after - before)
-            hosted.tell_all(ALL_BYTES)
+        if not cut():
+            return False
+        after = hosted.partition.log.log_end_offset
+        log.info("Cut %s from %s to %s, as broker %s has it", hosted, before, after, self._leader_id)
+        hosted.first_offset = Offset(hosted.first_offset + after - before)
+        hosted.tell_all(ALL_BYTES)
+        return True
 
     # Throttles.
 
@@ -377,7 +381,11 @@ class Fetcher:
             self._want(followed)
 
     async def _find_place(self, followed: Followed) -> None:
-        """The leader does not have the offset: it ends before (an unclean election), or starts behind it."""
+        """The leader does not have the offset: it ends before (an unclean election), or starts behind it.
+
+        If it does neither, it either does by now, or never issued the epoch that this log ends with: nothing says then
+        what of the log is true, so nothing is cut.
+        """
         hosted, epoch = followed.hosted, followed.leader_epoch
         partition_log = hosted.partition.log
         start = Offset(-1)
@@ -389,9 +397,15 @@ class Fetcher:
                 return
             with self._replicas.minding_the_disk(hosted):
                 if end < partition_log.log_end_offset:
-                    self._cut(followed, lambda: follower.cut_to_leader_end(partition_log, end))
+                    has_place = self._cut(followed, lambda: follower.cut_to_leader_end(partition_log, end))
                 else:
-                    self._cut(followed, lambda: follower.start_at_leader_start(partition_log, start))
+                    has_place = self._cut(followed, lambda: follower.start_at_leader_start(partition_log, start))
+            if not has_place:
+                end, epoch = partition_log.log_end_offset, partition_log.leader_epochs.latest
+                what = (
+                    f"it ends at {end} in epoch {epoch}, which the leader does not know: is the log another cluster's?"
+                )
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, what)
         except (ClientError, KafkaError) as failure:
             if self._is_current(followed):
                 code = failure.code if isinstance(failure, KafkaError) else ErrorCode.NETWORK_EXCEPTION

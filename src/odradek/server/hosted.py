@@ -140,13 +140,21 @@ class Hosted:
             watcher.held_back = False
         self.tell_followers(ALL_BYTES)
 
+    def line_up(self, pending: PendingAck | PromisedAck | PartOfPromise) -> None:
+        """Settle it once the watermark is there: what was sent again, and ends earlier, before what came meanwhile."""
+        waiting = self.unacknowledged
+        if waiting and waiting[-1].end_offset > pending.end_offset:
+            waiting.insert(sum(each.end_offset <= pending.end_offset for each in waiting), pending)
+        else:
+            waiting.append(pending)
+
     def committed(self) -> None:
         """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
         if self.watchers:
             self.tell_watchers(self.held_bytes)
         self.held_bytes = 0
-        if self.followers:
-            self.tell_followers(0)  # Nothing worth an answer of its own, but the next one says it.
+        for follower in self.followers:
+            follower.session.dirty[follower] = None  # Nothing worth an answer of its own, but the next one says it.
         waiting = self.unacknowledged
         if waiting:
             high_watermark = self.partition.log.high_watermark

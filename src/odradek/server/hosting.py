@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 PARTITIONS_A_TURN = 16
 """How many are opened or deleted before the loop may do something else: some milliseconds' worth."""
 
-_NOT_A_DIRECTORY = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
+_NEVER_TOLD = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Hosting:
@@ -123,7 +123,7 @@ class Hosting:
                 yield
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
-        directory = self._directory_for(topic.name, index, registration.directory(self._node_id))
+        directory = self._directory_for(topic.name, index, registration)
         if directory is None:
             log.error("No log directory is online for %s-%s", topic.name, index)
             self.replicas.note_offline(topic.name, topic.topic_id, index)
@@ -146,6 +146,8 @@ class Hosting:
         self.replicas.throttles.settle(hosted, self.replicas.image.configs)
         hosted.partition.apply(_state(registration), now_ms=self._world.clock.monotonic_ms())
         self.replicas.add(hosted)
+        if hosted.partition.leadership is not None:
+            self.replicas.unsettled[hosted] = None  # A follower that never fetches is to leave the ISR in time.
 
     def _open_again(self, topic_id: Uuid, index: int) -> bool:
         """There may be room now for a partition there was none for; False if there is none."""
@@ -198,23 +200,31 @@ class Hosting:
             self.replicas.discard(hosted)
             yield
 
-    def _directory_for(self, topic: str, index: int, registered: Uuid) -> LogDirectory | None:
+    def _directory_for(self, topic: str, index: int, registration: PartitionRegistration) -> LogDirectory | None:
         """Where the partition is already, or is said to be; a new one goes where the fewest are.
 
         None if it may be in a directory that has failed: an empty log elsewhere would look as if all was deleted.
         """
         online = [directory for directory in self.replicas.directories if directory.online]
-        for directory in online:
-            if directory.holds(topic, index):
-                return directory
-        for directory in online:
+        registered = registration.directory(self._node_id)
+        holders = [directory for directory in online if directory.holds(topic, index)]
+        for directory in holders or online:
             if directory.directory_id == registered:
                 return directory
-        if registered not in _NOT_A_DIRECTORY and len(online) < len(self._config.log_dirs):
+        if holders:
+            return holders[0]
+        if len(online) < len(self._config.log_dirs) and self._may_have_a_log(registration, registered):
             return None
         # One that gets nothing new (KIP-1066) gets it all the same where there is no other.
         is_cordoned = self._config.is_cordoned
         return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
+
+    def _may_have_a_log(self, registration: PartitionRegistration, registered: Uuid) -> bool:
+        """Also one whose directory the cluster was not told in time, if it counts on this replica."""
+        if registered in _NEVER_TOLD:
+            counted_on = self._node_id in registration.isr or self._node_id in registration.elr
+            return counted_on and registration.partition_epoch > 0
+        return registered != LOST_DIRECTORY
 
 
 def _state(registration: PartitionRegistration) -> PartitionState:
@@ -225,4 +235,5 @@ def _state(registration: PartitionRegistration) -> PartitionState:
         replicas=registration.replicas,
         isr=registration.isr,
         is_recovering=registration.leader_recovery_state == RECOVERING,
+        directories=registration.directories,
     )

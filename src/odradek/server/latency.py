@@ -23,7 +23,8 @@ class Latencies:
 
     def note(self, elapsed_ms: int) -> None:
         self.waited += 1
-        self._buckets[min(max(elapsed_ms, 0).bit_length(), _BUCKETS - 1)] += 1
+        number = elapsed_ms.bit_length() if elapsed_ms > 0 else 0
+        self._buckets[number if number < _BUCKETS else -1] += 1
 
     def add(self, other: Latencies) -> None:
         """Count what others counted."""

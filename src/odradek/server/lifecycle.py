@@ -384,8 +384,8 @@ def _explained(code: ErrorCode, me: Self, image: Image) -> str:
             )
         case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             return (
-                f"the cluster has a broker {me.node_id} that is alive (DUPLICATE_BROKER_REGISTRATION): "
-                "every node needs an id of its own."
+                f"the cluster has a broker {me.node_id} that is alive (DUPLICATE_BROKER_REGISTRATION): this one's last "
+                "run, whose session ends by itself, or another node, and every node needs an id of its own."
             )
         case ErrorCode.INCONSISTENT_CLUSTER_ID:
             return (

@@ -27,7 +27,6 @@ class Listening:
     def __init__(self, node: Node, buffers: BufferPool) -> None:
         self._node = node
         self._buffers = buffers
-        self._endpoints_by_role: dict[Role, Endpoints] = {}
         self.listeners: dict[str, Listener] = {}
         self.http = HttpListener(node)
         self.ports: dict[str, int] = {}
@@ -38,8 +37,8 @@ class Listening:
             (self._node.config.broker_listeners, Role.BROKER),
             (self._node.config.controller_listeners, Role.CONTROLLER),
         ):
-            endpoints = self._endpoints_by_role[role] = Endpoints(role)
             for setting in listeners:
+                endpoints = Endpoints(role, setting.name)
                 listener = Listener(ListenerScope(self._node, setting.name, endpoints, self._buffers))
                 self.listeners[setting.name] = listener
                 self.ports[setting.name] = await listener.open(setting.host, setting.port)
@@ -66,8 +65,8 @@ class Listening:
     def served_requests(self) -> Iterator[tuple[str, int, int, Latencies]]:
         """Request (by Kafka's name), version, how many were answered and how long they took; of all listeners."""
         counted: dict[tuple[ApiKey, int], tuple[int, Latencies]] = {}
-        for endpoints in self._endpoints_by_role.values():
-            for key, version, endpoint in endpoints.used():
+        for listener in self.listeners.values():
+            for key, version, endpoint in listener.scope.endpoints.used():
                 served, latencies = counted.setdefault((key, version), (0, Latencies()))
                 latencies.add(endpoint.latencies)
                 counted[key, version] = (served + endpoint.served, latencies)

@@ -231,7 +231,7 @@ class Node:
                 await self._close_rooms()
             except OSError as failure:
                 if failure.errno not in DISK_FULL:
-                    raise
+                    self.fail(failure)
                 log.error("Not everything could be written, so the next start checks the logs: %s", failure)
                 for directory in self._directories:
                     directory.go_offline()
@@ -391,7 +391,10 @@ class Node:
         self.coordinators.on_failure = self.fail
 
     def _directory_failed(self) -> None:
-        """The controller lets others lead what was in it."""
+        """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""
+        for directory in self._directories:
+            if not directory.online and directory.path == self.config.metadata_log_dir:
+                self.fail(OSError(f"{directory.path}, the directory with the cluster's metadata, has failed"))
         self.lifecycle.directories_failed([each.directory_id for each in self._directories if not each.online])
 
     def _room_changed(self) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
 from odradek.protocol.codec import encode
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.produce import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
 from odradek.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
+from odradek.server.known_leaders import KnownLeaders
 from odradek.storage.log import AppendInfo
 
 Outcome: TypeAlias = AppendInfo | KafkaError
 
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
-_NOBODY: Mapping[int, LeaderIdAndEpoch] = MappingProxyType({})
+_LEADER_VERSION = 10
+_TOPIC_ID_VERSION = 13
 
 
 def is_transactional(batch: memoryview) -> bool:
@@ -53,26 +55,39 @@ def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
     )
 
 
+def name_leaders(response: ProduceResponse, version: int, leaders: KnownLeaders) -> None:
+    """Say who leads instead, and where to reach them (KIP-951), to clients that know what to do with it."""
+    if version < _LEADER_VERSION:
+        return
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                key = topic.topic_id if version >= _TOPIC_ID_VERSION else topic.name
+                leader, epoch = leaders.leader_of(key, part.index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for node_id, endpoint, rack in leaders.endpoints()
+    ]
+
+
 def declared_answer(
     version: int,
     correlation_id: int,
     outcomes: Iterable[tuple[int, Outcome]],
+    leaders: KnownLeaders,
     *,
     topic: str = "",
     topic_id: Uuid = ZERO_UUID,
-    leaders: Mapping[int, LeaderIdAndEpoch] = _NOBODY,
 ) -> bytes:
-    """Errors are rare enough for the declared messages; the outcomes come with their partitions' indexes, as do leaders
-    where others lead."""
+    """Errors are rare enough for the declared messages; the outcomes come with their partitions' indexes."""
     answers = [
         refused(index, outcome) if isinstance(outcome, KafkaError) else accepted(index, outcome)
         for index, outcome in outcomes
     ]
-    for answer in answers:
-        if answer.index in leaders:
-            answer.current_leader = leaders[answer.index]
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=answers)]
     )
+    name_leaders(response, version, leaders)
     frame = response_frame(correlation_id, [encode(response, version)], header_version=1 if version >= 9 else 0)
     return b"".join(part for part in frame if isinstance(part, bytes))

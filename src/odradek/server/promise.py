@@ -34,19 +34,16 @@ class Promise(Generic[ResultT]):
         """How a quick handler makes the whole answer of it, for a correlation id."""
 
     def keep(self, result: ResultT) -> None:
+        assert not self.is_kept, "a request is answered once"
         self._result = result
-        self._end()
+        self.is_kept = True
+        if self.on_kept is not None:
+            self.on_kept(self)
 
     def break_off(self, failure: Exception) -> None:
         """It will not be kept, and this is why."""
         self._failure = failure
-        self._end()
-
-    def _end(self) -> None:
-        assert not self.is_kept, "a request is answered once"
-        self.is_kept = True
-        if self.on_kept is not None:
-            self.on_kept(self)
+        self.keep(None)  # type: ignore[arg-type]
 
     def result(self) -> ResultT:
         """What it was kept with; raises why it was broken."""

@@ -16,7 +16,18 @@ from odradek.server.promise import Promise
 from odradek.server.served import Role, served_on
 from odradek.values import value
 
-__all__ = ["QuickAnswer", "QuickHandler", "Role", "Route", "Routine", "RoutineMaker", "route_of", "routes_of", "serves"]
+__all__ = [
+    "QuickAnswer",
+    "QuickHandler",
+    "QuickMaker",
+    "Role",
+    "Route",
+    "Routine",
+    "RoutineMaker",
+    "route_of",
+    "routes_of",
+    "serves",
+]
 
 if TYPE_CHECKING:
     from odradek.server.dispatch import Endpoint
@@ -29,6 +40,9 @@ QuickHandler: TypeAlias = Callable[["Node", memoryview, int, int], QuickAnswer]
 A promise, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows, and
 nothing was done: the declared way takes over.
 """
+
+QuickMaker: TypeAlias = Callable[[int, str], QuickHandler | None]
+"""(version, name of the listener) to a handler of that listener's requests: what a refusal says depends on both."""
 
 
 class Routine(Protocol):
@@ -67,7 +81,7 @@ class Route:
     announced_min_version: int
     overlaps: bool
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
-    quick: Callable[[int], QuickHandler | None] | None
+    quick: QuickMaker | None
     """A hand-made way through for the most common requests of a version."""
     routine: Callable[[int], RoutineMaker | None] | None
     """And for those of them that a connection has sent before."""
@@ -89,7 +103,7 @@ def serves(
     on: Role,
     announced_min_version: int | None = None,
     overlaps: bool = False,
-    quick: Callable[[int], QuickHandler | None] | None = None,
+    quick: QuickMaker | None = None,
     routine: Callable[[int], RoutineMaker | None] | None = None,
     unmetered: bool = False,
     encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,

@@ -386,7 +386,7 @@ class NodeSettings:
     offsets_topic_replication_factor = Setting[int](
         SHORT,
         3,
-        "Replicas of `__consumer_offsets` when it is created; unless it is set, no more than there are brokers.",
+        "Replicas of `__consumer_offsets` when it is created; unless it is set, one will do for a node that is alone.",
         Range(1),
         HIGH,
     )

@@ -47,6 +47,7 @@ class KeptLog:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "min_insync_replicas",
         "partition",
         "producers",
         "recovery_point",
@@ -108,6 +109,7 @@ class KeptLog:
         self._max_timestamp_ahead_ms = config.message_timestamp_after_max_ms
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
+        self.min_insync_replicas = config.min_insync_replicas
         self._flush_messages = config.flush_messages
         self._flush_ms = config.flush_ms
         self.flushes_on_append = config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX

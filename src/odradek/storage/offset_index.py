@@ -20,7 +20,7 @@ ENTRY_BYTES = ENTRY.size
 
 
 class OffsetIndex:
-    """The index of a segment that still grows."""
+    """The index of a segment that still grows, by an offset (relative) and a position at a time."""
 
     __slots__ = ("base_offset", "offsets", "positions")
 
@@ -31,10 +31,6 @@ class OffsetIndex:
 
     def __len__(self) -> int:
         return len(self.offsets)
-
-    def append(self, offset: int, position: int) -> None:
-        self.offsets.append(offset - self.base_offset)
-        self.positions.append(position)
 
     def position_before(self, offset: int) -> int:
         """Where to start reading forward for this offset; 0 if no entry is below it."""

@@ -42,14 +42,15 @@ class ReplicatedLog(KeptLog):
         Fetch may bring one.
         """
         position = 0
+        total = len(batches)
         end_offset: int = self.log_end_offset
         latest_timestamp = NO_TIMESTAMP
         headers = []
-        while position + HEADER_SIZE <= len(batches):
+        while position + HEADER_SIZE <= total:
             header = _unpack_replicated(batches, position)
             base_offset, length, _, magic, crc, _, last_delta, max_timestamp, _, _, _ = header
             end = position + LENGTH_OVERHEAD + length
-            if end > len(batches):
+            if end > total:
                 break
             if (
                 length < HEADER_SIZE - LENGTH_OVERHEAD
@@ -66,7 +67,7 @@ class ReplicatedLog(KeptLog):
             position = end
         self._told_ms = now_ms
         if headers:
-            data = batches if position == len(batches) else batches[:position]
+            data = batches if position == total else batches[:position]
             self._write_replicated(data, headers, end_offset - 1, latest_timestamp, now_ms)
         return Offset(end_offset - 1)
 

@@ -126,7 +126,10 @@ class Segment:
             raise
 
     def note(self, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
-        """Count a batch that was written at the end, and index it if it is time to."""
+        """Count a batch that was written at the end, and index it if it is time to.
+
+        (Hot: most batches are indexed, so the columns of both indexes grow here and not by a call each.)
+        """
         position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -134,12 +137,16 @@ class Segment:
         since = self.bytes_since_index_entry
         if since > index_interval_bytes:
             since = 0
-            index, times = self._offset_index, self._time_index
-            assert isinstance(index, OffsetIndex), "a sealed segment does not change"
-            assert isinstance(times, TimeIndex), "a sealed segment does not change"
-            index.append(last_offset, position)
-            times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-            if len(index.positions) >= self._max_offset_entries or len(times.offsets) >= self._max_time_entries:
+            # Both grow, as only those of a sealed segment do not, and nobody writes to such a one.
+            index: OffsetIndex = self._offset_index  # type: ignore[assignment]
+            times: TimeIndex = self._time_index  # type: ignore[assignment]
+            base_offset, positions, timestamps = self.base_offset, index.positions, times.timestamps
+            index.offsets.append(last_offset - base_offset)
+            positions.append(position)
+            if not timestamps or self.max_timestamp > timestamps[-1]:
+                timestamps.append(self.max_timestamp)
+                times.offsets.append(self.max_timestamp_offset - base_offset)
+            if len(positions) >= self._max_offset_entries or len(timestamps) >= self._max_time_entries:
                 self.index_full = True
         self.bytes_since_index_entry = since + size
         offsets = self._tail_offsets

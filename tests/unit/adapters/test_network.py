@@ -6,10 +6,11 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from odradek.adapters.disk import RealDisk
+from odradek.adapters.disk import RealDisk, RealFile
 from odradek.adapters.network import SENDFILE_THRESHOLD, SocketNetwork
 from odradek.ports import FileSlice, Part, Wire
 
@@ -131,18 +132,55 @@ def test_of_many_small_slices_no_more_are_read_than_may_leave_soon(tmp_path: Pat
         client.wire.pause()
         reads = 0
 
-        class Counted(FileSlice):
-            def read(self) -> bytes:
+        class Counted(RealFile):
+            __slots__ = ()
+
+            def read(self, position: int, length: int) -> bytes:
                 nonlocal reads
                 reads += 1
-                return super().read()
+                return super().read(position, length)
 
+        file.__class__ = Counted
         count = 400
-        server.wire.send([Counted(file, 0, slice_bytes) for _ in range(count)])
+        server.wire.send([FileSlice(file, 0, slice_bytes) for _ in range(count)])
         assert reads < count / 2
         assert server.wire.unsent_bytes > 0
         client.wire.resume()
         await client.until(lambda: len(client.data) == count * slice_bytes)
+        file.close()
+        server.wire.close()
+
+    run(test)
+
+
+def test_a_follower_gets_a_large_batch_and_what_is_around_it_by_one_call(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    body = bytes(range(256)) * 1000
+    path.write_bytes(body)
+
+    class Counted:
+        """A socket that counts what it is told to send."""
+
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock, self.calls = sock, 0
+
+        def sendmsg(self, *args: Any) -> int:
+            self.calls += 1
+            return self.sock.sendmsg(*args)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.sock, name)
+
+    async def test() -> None:
+        client, server = await pair()
+        file = RealDisk().open(str(path))
+        server.wire.widen()
+        server.wire._sock = counted = Counted(server.wire._sock)
+        server.wire.send([b"head", FileSlice(file, 0, len(body)), b"tail"])
+        server.wire._sock = counted.sock
+        assert counted.calls == 1
+        await client.until(lambda: len(client.data) == len(body) + 8)
+        assert client.data == b"head" + body + b"tail"
         file.close()
         server.wire.close()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from tests.unit.metadata.building import broker, uuid
 from tests.unit.replication.test_partition import ME, NOW_MS, append, open_log
 
-from odradek.ids import LeaderEpoch, NodeId, Offset
+from odradek.ids import ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
@@ -85,6 +86,7 @@ def leading(isr: tuple[NodeId, ...], let_in: tuple[NodeId, ...]) -> Leadership:
         leader_epoch=LeaderEpoch(0),
         partition_epoch=0,
         replicas=ALL,
+        directories=(),
         isr=isr,
         epoch_start_offset=Offset(0),
         inherits=False,
@@ -147,6 +149,19 @@ def test_brokers_that_are_fenced_leaving_or_replaced_are_not_let_in() -> None:
     around.active[THREE] = None
     around.registered[THREE] = 99
     assert fetch(replica, THREE, 0).proposal is None
+
+
+def test_a_broker_that_has_lost_the_log_directory_of_the_partition_is_not_let_in() -> None:
+    around = Surroundings(max_lag_ms=1_000)
+    replica = led(isr=(ME, TWO), around=around)
+    around.brokers = {THREE: broker(THREE)}
+    kept, lost = around.brokers[THREE].log_dirs[0], uuid(999)
+    for partition_epoch, directory, lets_in in ((1, lost, False), (2, kept, True)):
+        state = PartitionState(
+            ME, LeaderEpoch(0), partition_epoch, ALL, (ME, TWO), directories=(ZERO_UUID, ZERO_UUID, directory)
+        )
+        replica.apply(state, now_ms=0)
+        assert (fetch(replica, THREE, 0).proposal is not None) is lets_in
 
 
 def test_a_steady_follower_does_not_lag_though_it_never_sees_the_end() -> None:

@@ -139,7 +139,8 @@ class Seat:
         quorum.on_leadership = self.leadership.append
         quorum.on_failure = self.fail
         if self.may_vote:
-            scope = ListenerScope(self, "CONTROLLER", Endpoints(Role.CONTROLLER), BufferPool())  # type: ignore[arg-type]
+            endpoints = Endpoints(Role.CONTROLLER, "CONTROLLER")
+            scope = ListenerScope(self, "CONTROLLER", endpoints, BufferPool())  # type: ignore[arg-type]
             scope.serving = True
             self.listener = Listener(scope)
             await self.listener.open(self.name, PORT)

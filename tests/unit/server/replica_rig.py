@@ -138,7 +138,9 @@ class Broker:
         self.isr_changes.on_failure = self.fail
         self.replicas.learn(self.image)
         self.hosting.apply_topics(whole_image(self.image))
-        scope = ListenerScope(cast(Node, self), "PLAINTEXT", Endpoints(Role.BROKER), BufferPool(poison=True))
+        scope = ListenerScope(
+            cast(Node, self), "PLAINTEXT", Endpoints(Role.BROKER, "PLAINTEXT"), BufferPool(poison=True)
+        )
         scope.serving = True
         self.listener = Listener(scope)
         await self.listener.open(self.machine, PORT)

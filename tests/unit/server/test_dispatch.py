@@ -16,11 +16,12 @@ from odradek.server.suspended import Suspended, resume
 
 
 def test_an_endpoint_is_compiled_once() -> None:
-    endpoints = Endpoints(Role.BROKER)
+    endpoints = Endpoints(Role.BROKER, "PLAINTEXT")
     assert endpoints.get(ApiKey.FETCH << 16 | 12) is None
     endpoint = endpoints.compile(ApiKey.FETCH, 12)
     assert endpoints.get(ApiKey.FETCH << 16 | 12) is endpoint
     assert endpoints.get(ApiKey.FETCH << 16 | 11) is None
+    assert endpoint.listener_name == "PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -36,11 +37,11 @@ def test_an_endpoint_is_compiled_once() -> None:
 )
 def test_what_is_not_served_is_said_so(role: Role, key: int, version: int, word: str) -> None:
     with pytest.raises(UnservedRequest, match=word):
-        Endpoints(role).compile(key, version)
+        Endpoints(role, "PLAINTEXT").compile(key, version)
 
 
 def test_errors_are_put_where_an_api_has_a_place_for_them() -> None:
-    endpoints = Endpoints(Role.BROKER)
+    endpoints = Endpoints(Role.BROKER, "PLAINTEXT")
     fetch = endpoints.compile(ApiKey.FETCH, 12).error_answer
     assert fetch is not None
     assert fetch(ErrorCode.INVALID_REQUEST, "why") == FetchResponse(error_code=42)

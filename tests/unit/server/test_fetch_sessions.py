@@ -14,7 +14,7 @@ from odradek.ids import ZERO_UUID
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.fetch import FetchResponse, ReplicaState
 from odradek.server.fetch_collector import Collector
 from odradek.server.fetch_sessions import LARGEST_EPOCH
 from odradek.server.node import SESSION_EVICTION_MS
@@ -180,6 +180,125 @@ def test_only_sessions_that_were_silent_for_long_make_room() -> None:
         assert (await client.ask(fetch(session=(first, 2)), BY_NAME)).error_code == 0
 
     on_a_node(test, max_incremental_fetch_session_cache_slots="2")
+
+
+REPLICA = {"replica_state": ReplicaState(replica_id=7, replica_epoch=1)}
+BY_REPLICA_STATE = 17
+"""It says who fetches with the replica state, as all do from version 15 on."""
+
+
+async def open_session(rig: Rig, *indexes: int, **more: Any) -> int:
+    """The id of what a client of its own gets; 0 if there is no room for it."""
+    topic_id = rig.topic_id("t")
+    response = await new_session(rig.connect(), *indexes, version=BY_REPLICA_STATE, topic_id=topic_id, **more)
+    return response.session_id
+
+
+def alive(rig: Rig) -> set[int]:
+    return {session.id for session in rig.node.fetch_sessions}
+
+
+async def use_all(rig: Rig, *, for_ms: int = SESSION_EVICTION_MS + 1_000) -> None:
+    """So long that they have had their time, but none was silent."""
+    for _ in range(2):
+        await asyncio.sleep(for_ms / 2000)
+        for session in list(rig.node.fetch_sessions):
+            rig.node.fetch_sessions.go_on(session, rig.node.world.clock.monotonic_ms())
+
+
+def test_a_consumer_gives_way_to_a_replica_at_once() -> None:
+    """Or followers would never have a session on a broker with many consumers."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        consumers = [await open_session(rig, 0, 1, 2), await open_session(rig, 0)]
+        replica = await open_session(rig, 0, **REPLICA)
+        assert alive(rig) == {consumers[0], replica}, "the one with fewer partitions goes"
+        second = await open_session(rig, 0, **REPLICA)
+        assert alive(rig) == {replica, second}
+        assert not rig.node.replicas.require("t", 0).watchers
+        assert await open_session(rig, 0, 1, **REPLICA) == 0, "replicas do not take it from each other so soon"
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="2")
+
+
+def test_a_replica_gives_way_to_a_consumer_only_when_silent_for_long() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        replica = await open_session(rig, 0, **REPLICA)
+        assert await open_session(rig, 0, 1, 2) == 0
+        await use_all(rig)
+        assert await open_session(rig, 0, 1, 2) == 0
+        assert alive(rig) == {replica}
+        await asyncio.sleep(SESSION_EVICTION_MS / 1000 + 0.5)
+        consumer = await open_session(rig, 0)
+        assert consumer != 0
+        assert alive(rig) == {consumer}
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="1")
+
+
+@pytest.mark.parametrize("more", [{}, REPLICA], ids=["consumers", "replicas"])
+def test_among_equals_those_who_had_their_time_give_way_to_larger_ones(more: dict[str, Any]) -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        first, second = await open_session(rig, 0, 1, **more), await open_session(rig, 0, **more)
+        assert await open_session(rig, 0, 1, 2, **more) == 0
+        await use_all(rig)
+        assert await open_session(rig, 0, **more) == 0, "not to one of the same size"
+        third = await open_session(rig, 0, 1, 2, **more)
+        assert third != 0
+        assert alive(rig) == {first, third}
+        assert await open_session(rig, 0, 1, **more) == 0
+        assert second not in alive(rig)
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="2")
+
+
+def test_a_session_is_worth_what_it_has_now() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        first, second = await open_session(rig, 0), await open_session(rig, 0, 1)
+        topic_id = rig.topic_id("t")
+        grown = fetch("t", wanted(1), wanted(2), topic_id=topic_id, session=(first, 1))
+        assert (await client.ask(grown, BY_REPLICA_STATE)).error_code == 0
+        replica = await open_session(rig, 0, **REPLICA)
+        assert alive(rig) == {first, replica}
+        ended = fetch("t", topic_id=topic_id, session=(first, 2), forgotten=[0, 1, 2])
+        assert (await client.ask(ended, BY_REPLICA_STATE)).session_id == 0
+        assert second not in alive(rig)
+        assert alive(rig) == {replica}
+        assert await open_session(rig, 0) != 0
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="2")
+
+
+def test_a_request_that_waits_is_answered_when_its_session_ends() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        session = (await new_session(client, 0)).session_id
+        asked = fetch(session=(session, 1), max_wait_ms=60_000)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        assert not client.has_answer(waiting)
+        replica = await open_session(rig, 0, **REPLICA)
+        assert alive(rig) == {replica}
+        response = await client.answer(waiting, asked, BY_NAME)
+        assert (response.error_code, response.responses) == (0, [])
+        assert rig.loop.time() < 5
+        gone = await client.ask(fetch(session=(session, 2)), BY_NAME)
+        assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert not rig.node.replicas.require("t", 0).watchers
+        assert len(rig.node.purgatory) == 0
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="1")
+
+
+def test_who_waits_for_long_was_not_silent() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        session = (await new_session(client, 0)).session_id
+        asked = fetch(session=(session, 1), max_wait_ms=2 * SESSION_EVICTION_MS)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(SESSION_EVICTION_MS / 1000 + 1)
+        assert await open_session(rig, 0) == 0
+        assert not client.has_answer(waiting)
+
+    on_a_node(test, max_incremental_fetch_session_cache_slots="1")
 
 
 def test_no_slots_no_sessions() -> None:

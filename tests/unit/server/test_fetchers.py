@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 from tests.unit.server.replica_rig import LEADER, ReplicaRig
 
-from odradek.ids import Offset
+from odradek.ids import NodeId, Offset
+from odradek.metadata.records import BrokerRegistrationChangeRecord
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -475,3 +477,93 @@ def test_only_what_a_follower_in_sync_lacks_is_taken_to_be_in_memory(
         assert bool(looked) is not in_sync
 
     rig.run(test)
+
+
+def test_a_partition_whose_log_directory_fails_is_followed_no_more_and_the_node_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = ReplicaRig(2)
+    write = SimulatedFile.write
+
+    def failing(self: SimulatedFile, data: bytes | memoryview, position: int) -> None:
+        if self._device is rig.brokers[2].device:
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        write(self, data, position)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2], [1, 2]])
+        assert (await rig.produce(1, "t", b"a")).error_code == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedFile, "write", failing)
+            await rig.produce(1, "t", b"b", acks=LEADER)
+            await asyncio.sleep(30)
+        assert rig.brokers[2].replicas.offline_count == 2
+        assert rig.brokers[2].failed is None
+
+    rig.run(story)
+
+
+def test_a_log_that_ends_in_an_epoch_never_issued_is_left_alone_and_spoken_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        for _ in range(3):
+            await rig.produce(1, "t", b"a")
+        rig.hosted(2, "t").partition.log.leader_epochs.assign(99, 2)
+        await rig.elect("t", 1, [1, 2])
+        await rig.produce(1, "t", b"b", acks=LEADER)
+        endpoints = rig.brokers[1].listener.scope.endpoints
+        before = sum(endpoint.served for _, _, endpoint in endpoints.used())
+        await asyncio.sleep(60)
+        served = sum(endpoint.served for _, _, endpoint in endpoints.used()) - before
+        assert served < 300, "it does not ask without a pause"
+        assert rig.ends("t")[2][1] == 3
+        (warning,) = [record.getMessage() for record in caplog.records if "epoch 99" in record.getMessage()]
+        assert warning.startswith("t-0 cannot be fetched from broker 1: it ends at 3 in epoch 99")
+
+    rig.run(story)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_follower_that_never_comes_leaves_the_isr_of_a_partition_that_nobody_writes_to(restarted: bool) -> None:
+    rig = ReplicaRig(2, properties={"replica.lag.time.max.ms": "2000"})
+
+    async def story() -> None:
+        leader = rig.brokers[1]
+        if restarted:
+            await rig.create_topic("t", [[1, 2]])
+            await rig.produce(1, "t", b"a")
+            await asyncio.sleep(3)
+            leader.crash()
+        rig.internet.cut("host-2", "host-1")
+        if restarted:
+            await leader.start()
+        else:
+            await rig.create_topic("t", [[1, 2]])
+        for _ in range(4):
+            await asyncio.sleep(1)
+            await leader.replicas.check_isrs()
+        assert rig.registration("t").isr == (1,)
+
+    rig.run(story)
+
+
+def test_a_follower_that_has_lost_its_log_directory_is_neither_waited_for_nor_asked_in_again() -> None:
+    """The controller has taken it out of the ISR; it is active, and was in sync a moment ago."""
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"a")
+        epoch = rig.image.cluster.brokers[NodeId(2)].broker_epoch
+        rig.internet.cut("host-2", "host-1")
+        await rig.commit(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, log_dirs=[rig.uuid(999)]))
+        await rig.change("t", isr=[1])
+        assert (await rig.produce(1, "t", b"b", timeout_ms=2_000)).error_code == 0
+        await asyncio.sleep(5)
+        assert rig.registration("t").isr == (1,)
+
+    rig.run(story)

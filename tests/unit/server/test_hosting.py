@@ -9,6 +9,13 @@ import pytest
 from tests.unit.server.asking import deletion, fetch, fetched, produce, produced, values, wanted
 from tests.unit.server.rig import Rig
 
+from odradek.ids import LeaderEpoch, NodeId, Uuid
+from odradek.metadata.image.topics import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+)
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.sim.loop import Life
@@ -114,5 +121,44 @@ def test_a_partition_nobody_knows_is_set_aside_and_kept() -> None:
         await rig.restart()
         assert stray in rig.world.disk.list("/data")
         assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"kept"]
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize(
+    ("registered", "isr", "elr", "partition_epoch", "is_begun_anew"),
+    [
+        (UNASSIGNED_DIRECTORY, (1, 2), (), 0, True),
+        (UNASSIGNED_DIRECTORY, (1, 2), (), 1, False),
+        (UNASSIGNED_DIRECTORY, (2,), (1,), 1, False),
+        (UNASSIGNED_DIRECTORY, (2,), (), 1, True),
+        (MIGRATING_DIRECTORY, (1, 2), (), 1, False),
+        (LOST_DIRECTORY, (2,), (1,), 1, True),
+        (Uuid(bytes(15) + b"x"), (2,), (), 1, False),
+    ],
+)
+def test_what_may_be_in_a_lost_directory_is_not_begun_anew(
+    registered: Uuid, isr: tuple[int, ...], elr: tuple[int, ...], partition_epoch: int, is_begun_anew: bool
+) -> None:
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
+    registration = PartitionRegistration(
+        replicas=(NodeId(1), NodeId(2)),
+        directories=(registered, UNASSIGNED_DIRECTORY),
+        isr=tuple(map(NodeId, isr)),
+        removing_replicas=(),
+        adding_replicas=(),
+        elr=tuple(map(NodeId, elr)),
+        last_known_elr=(),
+        leader=NodeId(2),
+        leader_recovery_state=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=partition_epoch,
+    )
+
+    async def test() -> None:
+        hosting, (_, second) = rig.node._hosting, rig.node.replicas.directories
+        assert hosting._directory_for("t", 0, registration) is not None
+        second.go_offline()
+        assert (hosting._directory_for("t", 0, registration) is not None) is is_begun_anew
 
     rig.run(test)

@@ -29,8 +29,8 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
     made = Endpoint.__init__
 
-    def make(self: Endpoint, route: Any, version: int, *, forwarded: bool = False) -> None:
-        made(self, route, version, forwarded=forwarded)
+    def make(self: Endpoint, route: Any, *args: Any, **options: Any) -> None:
+        made(self, route, *args, **options)
         if route is route_of(ApiKey.FETCH, Role.CONTROLLER):
             self.handle = noted
 

@@ -74,7 +74,7 @@ def test_a_copy_takes_its_size_by_the_rate(side: str, broker: str, replicas: str
         if throttled:
             assert 8.5 < seconds < 12
         else:
-            assert seconds < 1
+            assert seconds < 5, "the made-up network may be slow, but not as slow as that"
 
     rig.run(story)
 

@@ -32,10 +32,16 @@ def _running(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return entries
 
 
+def _offset_index(base_offset: int, entries: list[tuple[int, int]]) -> OffsetIndex:
+    index = OffsetIndex(base_offset)
+    for relative_offset, position in entries:
+        index.offsets.append(relative_offset)
+        index.positions.append(position)
+    return index
+
+
 def test_golden_bytes() -> None:
-    offsets = OffsetIndex(100)
-    offsets.append(107, 4200)
-    offsets.append(120, 9000)
+    offsets = _offset_index(100, [(7, 4200), (20, 9000)])
     assert offsets.to_bytes() == bytes.fromhex("00000007 00001068 00000014 00002328")
     times = TimeIndex(100)
     assert times.maybe_append(1_700_000_000_000, 107)
@@ -46,9 +52,7 @@ def test_golden_bytes() -> None:
 
 @given(ASCENDING, st.integers(-1, 60_000), st.integers(-1, 6_000_000))
 def test_offset_lookups(entries: list[tuple[int, int]], offset: int, position: int) -> None:
-    index = OffsetIndex(BASE)
-    for entry_offset, entry_position in entries:
-        index.append(BASE + entry_offset, entry_position)
+    index = _offset_index(BASE, entries)
     assert offset_index.entries_are_sound(index.to_bytes(), log_size=1 << 31)
     disk = Machine().disk
     disk.write_file("/data/0.index", index.to_bytes())

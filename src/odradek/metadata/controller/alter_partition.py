@@ -119,14 +119,17 @@ class _Alteration:
         recovering = asked.leader_recovery_state == RECOVERING
         if recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
             return ErrorCode.INVALID_REQUEST
-        if not all(self._eligible(member) for member in members):
+        if not all(self._eligible(partition, member) for member in members):
             return ErrorCode.INELIGIBLE_REPLICA
         return ErrorCode.NONE
 
-    def _eligible(self, member: BrokerState) -> bool:
-        """Whether a broker may be in sync: it is active, and still the incarnation that the leader saw (KIP-903)."""
+    def _eligible(self, partition: PartitionRegistration, member: BrokerState) -> bool:
+        """Whether a broker may be in sync: it is active, still the incarnation that the leader saw (KIP-903), and has
+        not lost the log directory that the partition is in."""
         broker = self._image.cluster.brokers.get(NodeId(member.broker_id))
         if broker is None or not broker.active:
+            return False
+        if not broker.has_online_directory(partition.directory(broker.broker_id)):
             return False
         return member.broker_epoch in (_ANY_EPOCH, broker.broker_epoch)
 

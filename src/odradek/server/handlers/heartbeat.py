@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek.server.node import Node
 
 
-def _quick(version: int) -> QuickHandler:
+def _quick(version: int, _: str) -> QuickHandler:
     """A group of a thousand members sends hundreds of them a second, and nothing else."""
     decode = decoder(HeartbeatRequest, version)
     encode = encoder(HeartbeatResponse, version)

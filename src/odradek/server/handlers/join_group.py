@@ -17,7 +17,7 @@ from odradek.server.running_shard import Decide, RunningShard
 _NULL_PROTOCOL_SINCE = 7
 
 
-def _quick(version: int) -> QuickHandler:
+def _quick(version: int, _: str) -> QuickHandler:
     # Of a member that is known, nothing is asked but what is in its request.
     joiner = Joiner("", "", version, "")
 

@@ -12,8 +12,6 @@ from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -29,11 +27,10 @@ from odradek.server.handlers.quick_produce_one import quick_produce_one
 from odradek.server.handlers.quick_produce_routine import produce_routine
 from odradek.server.hosted import Hosted
 from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import accepted, is_transactional, refused
+from odradek.server.produce_answers import accepted, is_transactional, name_leaders, refused
 from odradek.server.routes import Role, serves
 
 ALL = -1
-LEADER_VERSION = 10
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
@@ -70,8 +67,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
     if appends.unacknowledged:
         await appends.wait_for_replicas(request.timeout_ms)
     response = ProduceResponse(responses=responses)
-    if ctx.api_version >= LEADER_VERSION:
-        _name_leaders(ctx, response)
+    name_leaders(response, ctx.api_version, KnownLeaders(ctx.node.image, ctx.listener_name))
     return response
 
 
@@ -144,20 +140,6 @@ class _Appends:
         for pending, answer in self.unacknowledged:
             if not answer.error_code:
                 answer.error_code = pending.outcome
-
-
-def _name_leaders(ctx: Context, response: ProduceResponse) -> None:
-    leaders = KnownLeaders(ctx.node.image, ctx.listener_name)
-    for topic in response.responses:
-        for part in topic.partition_responses:
-            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                key = topic.topic_id if ctx.api_version >= TOPIC_ID_VERSION else topic.name
-                leader, epoch = leaders.leader_of(key, part.index)
-                part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
-        for node_id, endpoint, rack in leaders.endpoints()
-    ]
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -101,7 +101,7 @@ _ENDING_BEFORE_8 = _Ending(14, (b"\0\0", b"\xff\xff"), b"\0\0\0\1")
 _COMPACT_ENDING = _Ending(16, (b"\0\0\0\0", b"\1\0\0\0"), b"\2")
 
 
-def quick_commit(version: int) -> QuickHandler:
+def quick_commit(version: int, _: str) -> QuickHandler:
     """The handler for one version."""
     if version < _OLDEST:
         return lambda node, frame, position, correlation_id: None

@@ -34,7 +34,7 @@ _Seen: TypeAlias = "tuple[WatchedPartition, Hosted, FileSlice | bytes, int]"
 _NO_TAGGED_FIELDS = b"\0"
 
 
-def quick_fetch(version: int) -> QuickHandler | None:
+def quick_fetch(version: int, _: str) -> QuickHandler | None:
     """For the one version whose bytes are known."""
     return _quick if version == VERSION else None
 
@@ -68,9 +68,10 @@ def _quick(node: Node, frame: memoryview, position: int, correlation_id: int) ->
         ) = each
         dirty[entry] = None
     fetch = FollowerFetch(node, session, min(max_bytes, node.config.fetch_max_bytes))
-    if not fetch.look(notes=True):
+    now_ms = node.world.clock.monotonic_ms()
+    if not fetch.look(now_ms):
         return None
-    sessions.go_on(session)
+    sessions.go_on(session, now_ms)
     missing_bytes = min(min_bytes, fetch.max_bytes) - fetch.size
     if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions:
         return fetch.parts(correlation_id)
@@ -97,11 +98,11 @@ class FollowerFetch(Promise[None]):
         self._is_in_step = True
         self._is_woken = False
 
-    def look(self, *, notes: bool) -> bool:
+    def look(self, came_ms: int | None) -> bool:
         """Find what there is, and say whether leader and follower are in step in all of it: this node leads, the
         follower is in sync and has the same history, nothing is throttled, and the disk is well.
 
-        `notes` is for a request that has just come: the follower has all that is before what it asks for.
+        `came_ms` is when, for a request that has just come: the follower has all that is before what it asks for.
         """
         session, replicas = self._session, self._node.replicas
         replica_id, broker_epoch = NodeId(session.replica_id), session.broker_epoch
@@ -124,16 +125,18 @@ class FollowerFetch(Promise[None]):
                 or not log.log_start_offset <= fetch_offset <= log.log_end_offset
             ):
                 return False
-            if notes:
-                replicas.note_fetch(hosted, replica_id, fetch_offset, entry.log_start_offset, broker_epoch)
+            if came_ms is not None:
+                replicas.note_fetch_at(came_ms, hosted, replica_id, fetch_offset, entry.log_start_offset, broker_epoch)
             records: FileSlice | bytes = b""
+            found_bytes = 0
             if fetch_offset < log.log_end_offset and (not size or size < max_bytes):
+                room = max_bytes - size if max_bytes > size else 0
                 try:
-                    records = log.read_to_end(fetch_offset, min(entry.max_bytes, max(max_bytes - size, 0)), not size)
+                    records = log.read_to_end(fetch_offset, min(entry.max_bytes, room), not size)
                 except (OSError, KafkaError):
                     return False
-            found_bytes = len(records)
-            size += found_bytes
+                found_bytes = len(records)
+                size += found_bytes
             seen.append((entry, hosted, records, found_bytes))
         self.size = size
         return True
@@ -228,7 +231,7 @@ class FollowerFetch(Promise[None]):
         if self.on_kept is None:
             self.is_kept = True  # Its connection is gone, and asks no more.
             return
-        self._is_in_step = self.look(notes=False)
+        self._is_in_step = self.look(None)
         self.keep(None)
 
 

@@ -112,7 +112,7 @@ def _frame(promise: Promise[bytes], correlation_id: int) -> bytes:
     return promise.found(correlation_id)
 
 
-def quick_fetch(version: int) -> QuickHandler | None:
+def quick_fetch(version: int, _: str) -> QuickHandler | None:
     """For the one version whose bytes are known."""
     return _quick if version == VERSION else None
 

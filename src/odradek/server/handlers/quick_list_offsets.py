@@ -54,7 +54,7 @@ def epoch_of(log: Log, offset: Offset, *, latest: bool) -> int:
     return log.leader_epochs.latest if latest else log.leader_epochs.epoch_for_offset(offset)
 
 
-def quick_list_offsets(version: int) -> QuickHandler | None:
+def quick_list_offsets(version: int, _: str) -> QuickHandler | None:
     """The handler for one version."""
     if version < _OLDEST:
         return None

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
-from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all, leaders_elsewhere
+from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all
+from odradek.server.known_leaders import KnownLeaders
 from odradek.server.produce_answers import Outcome, declared_answer, is_transactional
 from odradek.server.routes import QuickAnswer, QuickHandler
 
@@ -29,7 +30,6 @@ MAX_PARTITIONS = 100
 """So many that counts fit into one byte, and few enough to prepare all of them before the first is appended."""
 
 _NO_ANSWER = b""
-_LEADER_VERSION = 10
 
 _INT32 = Struct(">i")
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
@@ -57,13 +57,13 @@ _ANSWER_PARTITION_BEFORE_9 = {
 }
 
 
-def quick_produce(version: int) -> QuickHandler:
-    """The handler for one version."""
+def quick_produce(version: int, listener_name: str) -> QuickHandler:
+    """The handler for one version on one listener."""
     if version >= 13:
-        return _by_topic_id
+        return _by_topic_id(listener_name)
     if version >= 9:
-        return _by_name(version)
-    return _before_9(version)
+        return _by_name(version, listener_name)
+    return _before_9(version, listener_name)
 
 
 def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
@@ -76,30 +76,33 @@ def needs_declared_way(hosted: Hosted, batch: memoryview, acks: int) -> bool:
     )
 
 
-def _by_topic_id(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
-    try:
-        transaction, acks, timeout_ms, topics, topic_id = _REQUEST_BY_ID.unpack_from(frame, position)
-        found = _batches(frame, position + _REQUEST_BY_ID.size)
-    except (StructError, IndexError, MalformedFrame):
-        return None
-    if transaction or topics != 2 or found is None:
-        return None
-    indexes, batches = found
-    hosts = node.replicas.find_all(topic_id, indexes)
+def _by_topic_id(listener_name: str) -> QuickHandler:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
+        try:
+            transaction, acks, timeout_ms, topics, topic_id = _REQUEST_BY_ID.unpack_from(frame, position)
+            found = _batches(frame, position + _REQUEST_BY_ID.size)
+        except (StructError, IndexError, MalformedFrame):
+            return None
+        if transaction or topics != 2 or found is None:
+            return None
+        indexes, batches = found
+        hosts = node.replicas.find_all(topic_id, indexes)
 
-    def answer(outcomes: list[Outcome]) -> bytes:
-        return _answer(correlation_id, topic_id, indexes, outcomes) or declared_answer(
-            13,
-            correlation_id,
-            zip(indexes, outcomes, strict=True),
-            topic_id=topic_id,
-            leaders=leaders_elsewhere(node, hosts, outcomes),
-        )
+        def answer(outcomes: list[Outcome]) -> bytes:
+            return _answer(correlation_id, topic_id, indexes, outcomes) or declared_answer(
+                13,
+                correlation_id,
+                zip(indexes, outcomes, strict=True),
+                KnownLeaders(node.image, listener_name),
+                topic_id=topic_id,
+            )
 
-    return _appended(node, hosts, batches, acks, timeout_ms, answer)
+        return _appended(node, hosts, batches, acks, timeout_ms, answer)
+
+    return handle
 
 
-def _by_name(version: int) -> QuickHandler:
+def _by_name(version: int, listener_name: str) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
@@ -119,8 +122,8 @@ def _by_name(version: int) -> QuickHandler:
                 version,
                 correlation_id,
                 zip(indexes, outcomes, strict=True),
+                KnownLeaders(node.image, listener_name),
                 topic=topic,
-                leaders=leaders_elsewhere(node, hosts, outcomes) if version >= _LEADER_VERSION else {},
             )
 
         return _appended(node, hosts, batches, acks, timeout_ms, answer)
@@ -128,7 +131,7 @@ def _by_name(version: int) -> QuickHandler:
     return handle
 
 
-def _before_9(version: int) -> QuickHandler:
+def _before_9(version: int, listener_name: str) -> QuickHandler:
     partition_answer = _ANSWER_PARTITION_BEFORE_9[version]
     fixed_bytes = _ANSWER_BEFORE_9.size - 4 + 4 + 4
     says_log_start = version >= 5
@@ -155,7 +158,10 @@ def _before_9(version: int) -> QuickHandler:
         parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
         for index, outcome in zip(indexes, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                return declared_answer(version, correlation_id, zip(indexes, outcomes, strict=True), topic=topic)
+                leaders = KnownLeaders(node.image, listener_name)
+                return declared_answer(
+                    version, correlation_id, zip(indexes, outcomes, strict=True), leaders, topic=topic
+                )
             start = (outcome.log_start_offset,) if says_log_start else ()
             parts.append(
                 partition_answer.pack(index, 0, outcome.base_offset, outcome.log_append_time_ms, *start, *rest)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.produce import LeaderIdAndEpoch
-from odradek.server.known_leaders import KnownLeaders
 from odradek.server.produce_answers import Outcome, is_transactional
 from odradek.server.promise import Promise
 from odradek.storage.log import AppendInfo
@@ -66,7 +64,7 @@ def append_for_all(
     promise = PromisedAck(end_offset)
     promise.asked = answer(info), refuse
     promise.frame = _frame
-    hosted.unacknowledged.append(promise)
+    hosted.line_up(promise)
     node.purgatory.bound(promise, timeout_ms=timeout_ms)
     return promise
 
@@ -88,58 +86,56 @@ def _may_be_promised(hosted: Hosted, batch: memoryview) -> bool:
 class PartOfPromise:
     """One append of several that are answered together."""
 
-    __slots__ = ("_all", "_number", "end_offset")
+    __slots__ = ("_number", "_together", "end_offset")
 
-    def __init__(self, all_of_them: SeveralAcks, number: int, end_offset: int) -> None:
+    def __init__(self, together: SeveralAcks, number: int, end_offset: int) -> None:
         self.end_offset = end_offset
-        self._all = all_of_them
+        self._together = together
         self._number = number
 
     def settle(self, outcome: ErrorCode) -> None:
-        self._all.settle(self._number, outcome)
+        together = self._together
+        waiting = together.waiting
+        if self._number in waiting:
+            del waiting[self._number]
+            if outcome:
+                together.outcomes[self._number] = KafkaError(outcome)
+            if not waiting:
+                together.keep(together.outcomes)
 
 
 class SeveralAcks(Promise[list[Outcome]]):
     """The appends of one request that wait for their replicas, and what came of those that do not."""
 
-    __slots__ = ("_open", "_outcomes")
+    __slots__ = ("outcomes", "waiting")
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         Promise.__init__(self)
         self.is_one_of_many = True
-        self._outcomes = outcomes
-        self._open: dict[int, None] = {}
-        """The numbers of those that wait."""
+        self.outcomes = outcomes
+        self.waiting: dict[int, PartOfPromise] = {}
+        """Those that are not decided, by their numbers."""
 
     def expect(self, hosted: Hosted, number: int) -> None:
         """Wait for the replicas of that append, unless it was refused, or they have it already."""
-        info = self._outcomes[number]
+        info = self.outcomes[number]
         if isinstance(info, KafkaError):
             return
         end_offset = info.last_offset + 1
         outcome = hosted.partition.outcome(end_offset)
         if outcome is None:
-            self._open[number] = None
-            hosted.unacknowledged.append(PartOfPromise(self, number, end_offset))
+            self.waiting[number] = part = PartOfPromise(self, number, end_offset)
+            hosted.line_up(part)
         elif outcome:
-            self._outcomes[number] = KafkaError(outcome)
-
-    def settle(self, number: int, outcome: ErrorCode) -> None:
-        waiting = self._open
-        if number in waiting:
-            del waiting[number]
-            if outcome:
-                self._outcomes[number] = KafkaError(outcome)
-            if not waiting:
-                self.keep(self._outcomes)
+            self.outcomes[number] = KafkaError(outcome)
 
     def done(self) -> bool:
-        return not self._open
+        return not self.waiting
 
     def set_result(self, result: bool, /) -> None:
         """Its time is up."""
-        for number in list(self._open):
-            self.settle(number, ErrorCode.REQUEST_TIMED_OUT)
+        for part in list(self.waiting.values()):
+            part.settle(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def append_several_for_all(
@@ -176,14 +172,3 @@ def append_several_for_all(
 def _frame_of_several(promise: Promise[list[Outcome]], _: int) -> bytes:
     framed: bytes = promise.asked(promise.result())
     return framed
-
-
-def leaders_elsewhere(node: Node, hosts: list[Hosted | None], outcomes: list[Outcome]) -> dict[int, LeaderIdAndEpoch]:
-    """Who leads, by partition, what this node does not; the client knows the address, or will ask for it."""
-    known = KnownLeaders(node.image, "")
-    leaders = {}
-    for hosted, outcome in zip(hosts, outcomes, strict=True):
-        if hosted is not None and isinstance(outcome, KafkaError) and outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader_id, epoch = known.leader_of(hosted.topic_id, hosted.index)
-            leaders[hosted.index] = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
-    return leaders

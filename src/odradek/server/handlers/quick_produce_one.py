@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
 from odradek.server.handlers.quick_produce import needs_declared_way, quick_produce
-from odradek.server.handlers.quick_produce_all import append_for_all, leaders_elsewhere
+from odradek.server.handlers.quick_produce_all import append_for_all
+from odradek.server.known_leaders import KnownLeaders
 from odradek.server.produce_answers import declared_answer
 from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from odradek.server.hosted import Hosted
     from odradek.server.node import Node
 
-_LEADER_VERSION = 10
 _NO_ANSWER = b""
 _REQUEST_BY_ID = Struct(">BhiB16sBi")
 _REQUEST_BY_NAME = Struct(">BhiBB")
@@ -43,19 +43,19 @@ _ANSWER_PARTITION_BEFORE_9 = {5: Struct(">iihqqqi"), 6: Struct(">iihqqqi"), 7: S
 """Of the versions that clients in use still send; the others go on to `quick_produce`."""
 
 
-def quick_produce_one(version: int) -> QuickHandler:
-    """The handler for one version."""
-    several = quick_produce(version)
+def quick_produce_one(version: int, listener_name: str) -> QuickHandler:
+    """The handler for one version on one listener."""
+    several = quick_produce(version, listener_name)
     if version >= 13:
-        return _by_topic_id(several)
+        return _by_topic_id(listener_name, several)
     if version >= 9:
-        return _by_name(version, several)
+        return _by_name(version, listener_name, several)
     if version in _ANSWER_PARTITION_BEFORE_9:
-        return _before_9(version, several)
+        return _before_9(version, listener_name, several)
     return several
 
 
-def _by_topic_id(several: QuickHandler) -> QuickHandler:
+def _by_topic_id(listener_name: str, several: QuickHandler) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, timeout_ms, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(
@@ -77,18 +77,18 @@ def _by_topic_id(several: QuickHandler) -> QuickHandler:
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, topic_id, index, info),
-                refuse=lambda error: refusal(13, correlation_id, hosted, error, acks, node),
+                refuse=lambda error: refusal(node, listener_name, 13, correlation_id, hosted, error, acks),
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return refusal(13, correlation_id, hosted, error, acks)
+            return refusal(node, listener_name, 13, correlation_id, hosted, error, acks)
         return _answer(correlation_id, topic_id, index, info) if acks else _NO_ANSWER
 
     return handle
 
 
-def _by_name(version: int, several: QuickHandler) -> QuickHandler:
+def _by_name(version: int, listener_name: str, several: QuickHandler) -> QuickHandler:
     def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
         try:
             transaction, acks, timeout_ms, topics, name_size = _REQUEST_BY_NAME.unpack_from(frame, position)
@@ -112,18 +112,18 @@ def _by_name(version: int, several: QuickHandler) -> QuickHandler:
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, sized_name, index, info),
-                refuse=lambda error: refusal(version, correlation_id, hosted, error, acks, node),
+                refuse=lambda error: refusal(node, listener_name, version, correlation_id, hosted, error, acks),
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return refusal(version, correlation_id, hosted, error, acks)
+            return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
         return _answer(correlation_id, sized_name, index, info) if acks else _NO_ANSWER
 
     return handle
 
 
-def _before_9(version: int, several: QuickHandler) -> QuickHandler:
+def _before_9(version: int, listener_name: str, several: QuickHandler) -> QuickHandler:
     pack_partition = _ANSWER_PARTITION_BEFORE_9[version].pack
     fixed_bytes = _ANSWER_START_BEFORE_9.size - 4 + _ANSWER_PARTITION_BEFORE_9[version].size
 
@@ -145,7 +145,7 @@ def _before_9(version: int, several: QuickHandler) -> QuickHandler:
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
         except KafkaError as error:
-            return refusal(version, correlation_id, hosted, error, acks)
+            return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
         if not acks:
             return _NO_ANSWER
         start = _ANSWER_START_BEFORE_9.pack(fixed_bytes + name_size, correlation_id, 1, name_size)
@@ -176,13 +176,13 @@ def _answer(correlation_id: int, topic: bytes, index: int, info: AppendInfo) -> 
 
 
 def refusal(
-    version: int, correlation_id: int, hosted: Hosted, error: KafkaError, acks: int, node: Node | None = None
+    node: Node, listener_name: str, version: int, correlation_id: int, hosted: Hosted, error: KafkaError, acks: int
 ) -> bytes:
     """The answer to a batch that was not taken."""
     if not acks:
         raise error  # All that a client can notice which does not want an answer: its connection closes.
     topic = "" if version >= 13 else hosted.topic
-    leaders = leaders_elsewhere(node, [hosted], [error]) if node is not None and version >= _LEADER_VERSION else {}
+    leaders = KnownLeaders(node.image, listener_name)
     return declared_answer(
-        version, correlation_id, [(hosted.index, error)], topic=topic, topic_id=hosted.topic_id, leaders=leaders
+        version, correlation_id, [(hosted.index, error)], leaders, topic=topic, topic_id=hosted.topic_id
     )

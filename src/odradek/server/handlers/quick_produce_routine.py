@@ -108,7 +108,8 @@ class _Writing:
             return None  # It will be found once more, by who counts and answers it.
         except OSError as failure:
             error = self._node.replicas.failed_append(hosted, batch, failure)
-            return refusal(self._version, correlation_id, hosted, error, known.acks)
+            listener_name = self.endpoint.listener_name
+            return refusal(self._node, listener_name, self._version, correlation_id, hosted, error, known.acks)
         if base_offset == NOT_PLAIN:
             return None
         hosted.appends += 1

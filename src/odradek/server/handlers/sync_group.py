@@ -15,7 +15,7 @@ from odradek.server.running_shard import Decide, RunningShard
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def _quick(version: int) -> QuickHandler:
+def _quick(version: int, _: str) -> QuickHandler:
     def decide(running: RunningShard, request: SyncGroupRequest) -> Decide | None:
         return None if _lacks_protocol(request, version) else _decide(request)
 

@@ -109,19 +109,19 @@ class Answers(ABC):
     def _kept(self, promise: Promise[Any]) -> None:
         """Answer; whoever brought the answer is in the middle of its own work, so that nothing else is begun."""
         waiting = self._waiting
-        slot = waiting[0]
-        if slot.promise is not promise:
-            slot = next(each for each in waiting if each.promise is promise)
+        for slot in waiting:
+            if slot.promise is promise:
+                break
+        assert slot.promise is promise
         assert promise.frame is not None
         slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
         try:
             answer = promise.frame(promise, slot.correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             response = self._failure_answer(slot.endpoint, error)
-            if response is not None:
-                slot.parts = self._encode(slot.endpoint, slot.correlation_id, response)
-                self._send_finished()
-            return
+            if response is None:
+                return
+            answer = self._encode(slot.endpoint, slot.correlation_id, response)
         parts: list[Part] = [answer] if isinstance(answer, bytes) else answer
         if promise.is_one_of_many:
             slot.parts = parts
@@ -187,11 +187,15 @@ class Answers(ABC):
     def _answer(self, endpoint: Endpoint, correlation_id: int, response: Message | None) -> None:
         parts = [] if response is None else self._encode(endpoint, correlation_id, response)
         if self._waiting:
-            slot = Slot(endpoint, correlation_id, self.last_request_ms)
-            slot.parts = parts
-            self._waiting.append(slot)
+            self._line_up(endpoint, correlation_id, parts)
         else:
             self._answers.extend(parts)
+
+    def _line_up(self, endpoint: Endpoint, correlation_id: int, answer: bytes | list[Part]) -> None:
+        """It is answered, but others before it are not."""
+        slot = Slot(endpoint, correlation_id, self.last_request_ms)
+        slot.parts = answer if isinstance(answer, list) else [answer] if answer else []
+        self._waiting.append(slot)
 
     def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
         try:

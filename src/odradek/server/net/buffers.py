@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-SMALLEST_BUFFER = 64 * 1024
+SMALLEST_BUFFER = 256 * 1024
+"""Room for all that a producer has under way by default, five requests with a batch of 16 KiB for some partitions each.
+What came together is appended in one turn of the loop, and leaves for the followers together: with a quarter of this, a
+replicated batch costs a cluster a tenth to a fifth more."""
 LARGEST_POOLED_BUFFER = 4 * 1024 * 1024
 POOLED_BYTES_PER_SIZE = 8 * 1024 * 1024
 _POISON = 0xDD

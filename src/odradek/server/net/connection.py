@@ -20,7 +20,7 @@ from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.context import Context
 from odradek.server.dispatch import Endpoint, UnservedRequest
 from odradek.server.handlers.api_versions import unsupported_version_answer
-from odradek.server.net.answers import ANSWER, Answers, Slot
+from odradek.server.net.answers import ANSWER, Answers
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.promise import Promise
 from odradek.server.quotas import is_metered, metered
@@ -169,18 +169,20 @@ class Connection(Answers):
         answer finds the processor cold, and every line of code costs it. It never takes the buffer it came in.
         """
         size, api_key, version, correlation_id, name_length = _SIZE_AND_HEADER.unpack_from(view)
+        scope = self._scope
         if (
             size != end - 4
-            or size > self._scope.max_lone_request_bytes
+            or size > scope.max_lone_request_bytes
             or name_length < 0
-            or self._waiting
             or self._muted is not None
             or self._wire.unsent_bytes
         ):
             return False
         endpoint = self._get_endpoint(api_key << 16 | version)
-        scope = self._scope
         if endpoint is None or endpoint.quick is None or (scope.node.guarded and not self._may_pass(endpoint)):
+            return False
+        waiting = self._waiting
+        if waiting and not self._may_overlap(endpoint):
             return False
         position = 14 + name_length
         if view[14:position] != self._client_id_bytes or position >= end:
@@ -202,12 +204,14 @@ class Connection(Answers):
             self.last_request_ms = self._clock.monotonic_ms()
             if isinstance(answer, Promise):
                 self._await(endpoint, correlation_id, answer)
+            elif waiting:
+                self._line_up(endpoint, correlation_id, answer)
             elif isinstance(answer, list):
                 self._wire.send(answer)
             else:
                 if answer:
                     self._wire.send((answer,))
-                if endpoint.routine is not None and self._scope.max_request_bytes >= SMALLEST_BUFFER:
+                if endpoint.routine is not None and scope.max_request_bytes >= SMALLEST_BUFFER:
                     self._learn(endpoint.routine, endpoint, view[:end], position)
         return True
 
@@ -225,6 +229,7 @@ class Connection(Answers):
             return
         view = buffer.view
         start, end = self._start, self._end
+        size = 0
         held = False
         while end - start >= 4:
             (size,) = _SIZE.unpack_from(view, start)
@@ -250,7 +255,8 @@ class Connection(Answers):
                 return
         self._set_paused(held or self._muted is not None)
         if start == end:
-            self._expected_bytes = end if LARGE_FRAME_BYTES <= end <= FULL_FRAME_BUFFER_BYTES else 0
+            frame_bytes = size + 4  # Of the last one: several small ones do not make a large one.
+            self._expected_bytes = frame_bytes if LARGE_FRAME_BYTES <= frame_bytes <= FULL_FRAME_BUFFER_BYTES else 0
             self._release()
         elif not held:
             self._make_room(start, end)
@@ -308,11 +314,10 @@ class Connection(Answers):
         endpoint = self._get_endpoint(api_key << 16 | version)
         if self._muted is not None:
             return False
-        if self._waiting or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
-            if len(self._waiting) >= MAX_UNANSWERED or self._wire.unsent_bytes > MAX_UNSENT_BYTES:
-                return False
-            if endpoint is None or not (endpoint.overlaps and self._waiting[-1].endpoint.overlaps):
-                return False
+        if self._wire.unsent_bytes > MAX_UNSENT_BYTES:
+            return False
+        if self._waiting and (endpoint is None or not self._may_overlap(endpoint)):
+            return False
         try:
             if endpoint is None:
                 endpoint = self._compile(api_key, version, correlation_id)
@@ -351,6 +356,11 @@ class Connection(Answers):
         self._step(endpoint, correlation_id, handler)
         return True
 
+    def _may_overlap(self, endpoint: Endpoint) -> bool:
+        """Whether a request may be begun while others wait for their answers."""
+        waiting = self._waiting
+        return endpoint.overlaps and waiting[-1].endpoint.overlaps and len(waiting) < MAX_UNANSWERED
+
     def _may_pass(self, endpoint: Endpoint) -> bool:
         """Whether a node that is guarded is not so against what this one's quick way knows."""
         return endpoint.unmetered and self._scope.node.authorizer is None
@@ -370,9 +380,7 @@ class Connection(Answers):
         if isinstance(answer, Promise):
             self._await(endpoint, correlation_id, answer)
         elif self._waiting:
-            slot = Slot(endpoint, correlation_id, self.last_request_ms)
-            slot.parts = answer if isinstance(answer, list) else [answer] if answer else []
-            self._waiting.append(slot)
+            self._line_up(endpoint, correlation_id, answer)
         elif isinstance(answer, list):
             self._answer_bytes += sum(map(len, answer))
             self._answers += answer

@@ -18,6 +18,7 @@ from tests.unit.metadata.building import (
 from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import RECOVERED, RECOVERING
+from odradek.metadata.records import BrokerRegistrationChangeRecord
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -98,6 +99,13 @@ def test_what_is_refused(code: ErrorCode, isr: list[int], more: dict[str, int]) 
     answer, after = ask(IMAGE, isr, **more)  # type: ignore[arg-type]
     assert ErrorCode(answer.error_code) is code
     assert after.topics == IMAGE.topics
+
+
+@pytest.mark.parametrize(("kept", "code"), [(3001, ErrorCode.NONE), (3002, ErrorCode.INELIGIBLE_REPLICA)])
+def test_who_has_lost_the_directory_of_its_replica_cannot_be_in_sync(kept: int, code: ErrorCode) -> None:
+    change = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, log_dirs=[uuid(kept)])
+    answer, _ = ask(replayed(IMAGE, [change]), [1, 3])
+    assert ErrorCode(answer.error_code) is code
 
 
 def test_an_epoch_that_the_leader_does_not_know_is_not_held_against_anybody() -> None:

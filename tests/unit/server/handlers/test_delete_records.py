@@ -110,7 +110,7 @@ def test_the_start_survives_a_restart() -> None:
 
 
 def test_a_failing_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(properties={"log.dirs": "/a,/b"})
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
 
     def broken(self: Log, offset: int) -> int:
         raise OSError(errno.EIO, "Input/output error")

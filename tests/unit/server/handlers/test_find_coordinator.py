@@ -59,6 +59,19 @@ def test_a_replication_factor_that_was_asked_for_is_not_lowered() -> None:
     assert "__consumer_offsets" not in rig.node.image.topics.by_name
 
 
+def test_a_node_of_a_cluster_waits_for_enough_others() -> None:
+    """Too few replicas of the offsets, because somebody asked while brokers were still coming, would stay too few."""
+    rig = Rig(properties=QUICK)
+
+    async def run() -> FindCoordinatorResponse:
+        rig.node.config.is_alone = False
+        response: FindCoordinatorResponse = await rig.connect().ask(FindCoordinatorRequest(key="g"), 3)
+        return response
+
+    assert rig.run(run).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "__consumer_offsets" not in rig.node.image.topics.by_name
+
+
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [

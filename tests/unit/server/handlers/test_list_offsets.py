@@ -176,7 +176,7 @@ def test_a_partition_asked_for_twice_is_refused_once() -> None:
 
 
 def test_a_disk_that_cannot_be_searched_goes_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(properties={"log.dirs": "/a,/b"})
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
     read = SimulatedFile.read
 
     def broken(self: SimulatedFile, position: int, length: int) -> bytes:

@@ -279,7 +279,7 @@ def test_a_full_disk_refuses_writes_and_serves_reads(caplog: pytest.LogCaptureFi
 
 
 def test_a_failing_disk_takes_its_directory_offline_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(properties={"log.dirs": "/a,/b"})
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
     write = SimulatedFile.write
 
     def broken(self: SimulatedFile, data: bytes, position: int) -> None:
@@ -307,7 +307,7 @@ def test_a_failing_disk_takes_its_directory_offline_and_no_other(monkeypatch: py
 
 
 def test_a_sync_that_fails_is_answered_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(properties={"log.dirs": "/a,/b"})
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
 
     def broken(self: SimulatedFile) -> None:
         if "/synced-" in self.path:

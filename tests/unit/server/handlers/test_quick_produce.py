@@ -131,7 +131,7 @@ def answer_to(node: Node, frame: bytes, *, quickly: bool, version: int) -> tuple
     assert isinstance(connection, Connection)
     wire.owner = connection
     endpoint = scope.endpoints.get(version) or scope.endpoints.compile(0, version)
-    endpoint.quick = quick_produce_one(version) if quickly else None
+    endpoint.quick = quick_produce_one(version, "PLAINTEXT") if quickly else None
     name_end = 14 + max(int.from_bytes(frame[12:14], signed=True), 0)
     introduction = struct.pack(">ihhi", name_end - 4, ApiKey.API_VERSIONS, 0, 1) + frame[12:name_end]
     for sent in (introduction, frame):  # A client that is known by its name may take the shortest way.
@@ -209,7 +209,7 @@ def test_an_append_time_is_told(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
-        quick = quick_produce_one(version)
+        quick = quick_produce_one(version, "PLAINTEXT")
         whole = frame_of(node, version, "plain")[4:]
         start = 10 + 2 + (1 if version >= 9 else 0)
         left_alone = 0
@@ -225,7 +225,7 @@ def test_lengths_beyond_all_bounds_are_left_to_the_declared_way(tmp_path: Path, 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> None:
     def test(node: Node) -> None:
-        quick = quick_produce_one(version)
+        quick = quick_produce_one(version, "PLAINTEXT")
         start = 10 + 2 + (1 if version >= 9 else 0)
         ends = log_ends(node)
         for partitions in ((0,), (0, 1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.server.handlers import produce as declared
 from odradek.server.handlers import quick_produce
+from odradek.sim.disk import SimulatedFile
 
 
 async def produce(
@@ -151,3 +153,73 @@ def test_partitions_without_followers_and_of_the_cluster_go_the_declared_way() -
         assert [each.error_code for each in answers] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2
 
     rig.run(test)
+
+
+def test_a_batch_sent_again_is_acknowledged_with_its_replicas_and_not_with_those_of_later_ones() -> None:
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        now_ms = rig.brokers[1].world.clock.now_ms()
+
+        def send(sequence: int) -> asyncio.Future[PartitionProduceResponse]:
+            batch = build_batch(
+                [Record(value=b"v")], timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=sequence
+            )
+            topic = TopicProduceData(
+                topic_id=rig.image.topics.by_name["t"].topic_id,
+                partition_data=[PartitionProduceData(index=0, records=batch)],
+            )
+            request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic])
+
+            async def answered() -> PartitionProduceResponse:
+                response = await rig.request(1, request, 13)
+                answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+                return answer
+
+            return asyncio.ensure_future(answered())
+
+        rig.internet.cut("host-2", "host-1")
+        first = send(0)
+        await asyncio.sleep(1)
+        later = send(1)
+        await asyncio.sleep(1)
+        again = send(0)
+        await asyncio.sleep(1)
+        hosted = rig.hosted(1, "t")
+        hosted.partition.log.advance_high_watermark(1)
+        hosted.committed()
+        assert (await first).base_offset == (await again).base_offset == 0
+        assert not later.done()
+        rig.internet.heal("host-2", "host-1")
+        assert (await later).base_offset == 1
+
+    rig.run(story)
+
+
+def test_a_partition_lost_with_the_directory_of_a_later_one_is_answered_at_once(
+    taken: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = ReplicaRig(2)
+    write = SimulatedFile.write
+
+    def failing(self: SimulatedFile, data: bytes | memoryview, position: int) -> None:
+        if "/t-1/" in self.path:
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        write(self, data, position)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2], [1, 2]])
+        await produce(rig, 0, 1)
+        started = rig.loop.time()
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedFile, "write", failing)
+            first, second = await produce(rig, 0, 1)
+        assert rig.loop.time() - started < 1
+        assert (first.error_code, second.error_code) == (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+        )
+        taken(2)
+
+    rig.run(story)

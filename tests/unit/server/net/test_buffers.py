@@ -14,7 +14,14 @@ from odradek.server.net.buffers import (
 
 @pytest.mark.parametrize(
     ("asked", "size"),
-    [(0, 65_536), (1, 65_536), (65_536, 65_536), (65_537, 131_072), (1_000_000, 1_048_576), (5_000_000, 8_388_608)],
+    [
+        (0, SMALLEST_BUFFER),
+        (1, SMALLEST_BUFFER),
+        (262_144, 262_144),
+        (262_145, 524_288),
+        (1_000_000, 1_048_576),
+        (5_000_000, 8_388_608),
+    ],
 )
 def test_a_buffer_is_the_next_power_of_two(asked: int, size: int) -> None:
     buffer = BufferPool().take(asked)

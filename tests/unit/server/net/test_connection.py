@@ -18,7 +18,13 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.server.net.buffers import SMALLEST_BUFFER
-from odradek.server.net.connection import FULL_FRAME_BUFFER_BYTES, MAX_UNANSWERED, MAX_UNSENT_BYTES, Connection
+from odradek.server.net.connection import (
+    FULL_FRAME_BUFFER_BYTES,
+    LARGE_FRAME_BYTES,
+    MAX_UNANSWERED,
+    MAX_UNSENT_BYTES,
+    Connection,
+)
 
 
 def owner(client: Client) -> Connection:
@@ -256,6 +262,47 @@ def test_a_bounded_number_of_requests_is_in_flight() -> None:
         await asyncio.sleep(10)
         assert [correlation_id for correlation_id, _ in client.answered] == sent
         assert hosted.partition.log.log_end_offset == len(sent)
+
+    rig.run(test)
+
+
+def test_a_batch_that_comes_while_others_wait_is_appended_at_once_and_answered_in_its_turn() -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        (synced,) = await rig.create_topic("synced", 1, {"flush.messages": "1"})
+        (plain,) = await rig.create_topic("plain")
+        client = rig.connect()
+        sent = [client.send(produce("synced", b"x"), 9)]
+        spare = owner(client)._pool.spare
+        for number in range(1, 4):
+            sent.append(client.send(produce("plain", b"x"), 9))
+            assert plain.partition.log.log_end_offset == number
+            assert owner(client)._pool.spare is spare, "it took the shortest way"
+        sent.append(client.send(ASK, 9))
+        assert owner(client)._buffer is not None, "what is not a batch has to wait"
+        assert client.answered == []
+        assert synced.partition.log.high_watermark == 0
+        await asyncio.sleep(1)
+        assert [correlation_id for correlation_id, _ in client.answered] == sent
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize(("count", "value_bytes"), [(6, 16_000), (1, 100_000)])
+def test_only_who_sent_a_large_frame_gets_room_for_another_one(count: int, value_bytes: int) -> None:
+    rig = Rig()
+
+    async def test() -> None:
+        await rig.create_topic("t")
+        client = rig.connect()
+        await client.ask(produce("t", b"x"), 9)
+        request = produce("t", bytes(value_bytes))
+        frames = [framed(request_body(request, 9, number, client_id="tester")) for number in range(2, 2 + count)]
+        client.wire.feed(b"".join(frames))
+        assert client.has_answer(1 + count)
+        is_large = len(frames[0]) >= LARGE_FRAME_BYTES
+        assert len(owner(client).buffer()) == (len(frames[0]) if is_large else SMALLEST_BUFFER)
 
     rig.run(test)
 
