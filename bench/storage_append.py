@@ -18,19 +18,29 @@ from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
+from odradek.storage.segment import MOST_RESERVED_BYTES
 
 ROUNDS = 7
+ROWS = (
+    "write alone",
+    "write alone, room reserved",
+    "append",
+    "append, idempotent",
+    "read at the tail",
+    "read from the start",
+)
 TOPIC_ID = Uuid(bytes(range(16)))
 NOW_MS = 1_700_000_000_000
 
 
 def main() -> None:
-    print(f"{'':34}{'100 B':>10}{'16 KiB':>10}   microseconds, median of {ROUNDS}")
+    print(f"{'':34}{'100 B':>10}{'16 KiB':>10}{'256 KiB':>10}   microseconds, median of {ROUNDS}")
     with tempfile.TemporaryDirectory() as directory:
-        small, large = Bench(f"{directory}/small-0", 100, 4000), Bench(f"{directory}/large-0", 16_384, 800)
-        for name in ("write alone", "append", "append, idempotent", "read at the tail", "read from the start"):
-            figures = [bench.measure(name) for bench in (small, large)]
-            print(f"{name:34}{figures[0]:10.2f}{figures[1]:10.2f}")
+        benches = [
+            Bench(f"{directory}/{size}-0", size, count) for size, count in ((100, 4000), (16_384, 800), (262_144, 100))
+        ]
+        for name in ROWS:
+            print(f"{name:34}" + "".join(f"{bench.measure(name):10.2f}" for bench in benches))
 
 
 class Bench:
@@ -50,7 +60,8 @@ class Bench:
     def measure(self, name: str) -> float:
         """Microseconds for one of these."""
         run: Callable[[], float] = {
-            "write alone": self._write_alone,
+            "write alone": lambda: self._write_alone(reserved_bytes=0),
+            "write alone, room reserved": lambda: self._write_alone(reserved_bytes=MOST_RESERVED_BYTES),
             "append": lambda: self._append(producer_id=-1),
             "append, idempotent": lambda: self._append(producer_id=7),
             "read at the tail": lambda: self._read(behind=1),
@@ -74,12 +85,18 @@ class Bench:
             batches.append(memoryview(batch))
         return batches
 
-    def _write_alone(self) -> float:
+    def _write_alone(self, *, reserved_bytes: int) -> float:
         batches = self._batches(producer_id=-1)
+        self._bare.truncate(self._bare_position)  # Of what others have reserved, nothing is left.
 
         def run() -> None:
+            reserved_size = self._bare_position
             for batch in batches:
-                self._bare.write(batch, self._bare_position)
+                position = self._bare_position
+                if reserved_bytes and position + len(batch) > reserved_size:
+                    self._bare.reserve(position, reserved_bytes)
+                    reserved_size = position + reserved_bytes
+                self._bare.write(batch, position)
                 self._bare_position += len(batch)
 
         return _seconds(run)

@@ -49,7 +49,10 @@ class File(Protocol):
         """Bytes in the file now."""
 
     def truncate(self, size: int) -> None:
-        """Cut to (or extend with zeros to) that size."""
+        """Cut to (or extend with zeros to) that size; room that was reserved behind it is given back."""
+
+    def reserve(self, position: int, length: int) -> bool:
+        """Set room aside for a stretch that will be written, where that can be done; the size stays as it is."""
 
     def sync(self) -> None:
         """Block until what was written survives a power loss: only through `Workers`, or at start and stop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import resource
 import threading
@@ -22,6 +23,8 @@ from odradek.ports import AlreadyLocked, DiskUsage
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_KEEP_SIZE = 1
+"""FALLOC_FL_KEEP_SIZE, without which the file would seem to hold what is not written yet."""
 _FEWEST_OPEN_FILES = 64
 _MOST_OPEN_FILES = 4096
 
@@ -89,6 +92,10 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.descriptor(), size)
+
+    def reserve(self, position: int, length: int) -> bool:
+        fallocate = _fallocate()
+        return fallocate is not None and fallocate(self.descriptor(), _KEEP_SIZE, position, length) == 0
 
     def sync(self) -> None:
         descriptor = self.descriptor()
@@ -333,6 +340,18 @@ def _read_rest(descriptor: Descriptor, data: bytes, position: int, length: int) 
 
 _probe = [bytearray(1)]
 """Where `_cached` puts the byte nobody looks at; threads may overwrite it together."""
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """The system call, which Python offers only in the form that changes the size; None where there is none."""
+    import ctypes  # Not needed by a node whose logs stay small.
+
+    call = getattr(ctypes.CDLL(None), "fallocate", None)
+    if call is None or ctypes.sizeof(ctypes.c_long) < ctypes.sizeof(ctypes.c_int64):
+        return None  # Where a long has 32 bits, the call of this name may take offsets of as many.
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return call  # type: ignore[no-any-return]
 
 
 def _cached(descriptor: Descriptor, position: int) -> bool:

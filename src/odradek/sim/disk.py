@@ -130,6 +130,11 @@ class SimulatedFile:
                 self._device.trace.mark("torn tail cut" if self._device.is_recovering else "log tail cut")
         _change(self._device, self.path, self._reach(), Cut(size), self._life)
 
+    def reserve(self, position: int, length: int) -> bool:
+        """No room is set aside here: what is reserved is not in the file, whether the power fails or not."""
+        self._reach()
+        return False
+
     def sync(self) -> None:
         inode = self._reach()
         self._device.note(f"sync {self.path} ({len(inode.data)} bytes)")

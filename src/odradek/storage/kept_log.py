@@ -260,6 +260,7 @@ class KeptLog:
 
         What nobody has changed since it was opened stays untouched.
         """
+        self._segments.active.give_back_room()
         self._segments.active.maybe_write_indexes()
         self._write_snapshot()
         if durable and self.unflushed_messages:

@@ -183,6 +183,8 @@ def load_segments(
             segment.truncate_file(segment.size)
             # Otherwise a power loss could bring the torn bytes back, in the middle of a log that has gone on since.
             segment.file.sync()
+        elif is_last and not trusted:
+            segment.truncate_file(segment.size)  # What was reserved behind it, and is of no use any more.
         if not trusted and not is_last and (was_cut or _has_gap(end_offset, bases[number + 1], config)):
             logger.warning(
                 "Removing what comes behind offset %d in %s: the log has a hole there", end_offset, directory

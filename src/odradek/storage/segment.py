@@ -40,6 +40,11 @@ _MOST_TAIL_BATCHES = 2 * TAIL_BATCHES
 _NEAR_THE_END = 8
 """So many of them are looked at first: followers that keep up want one of these."""
 
+RESERVED_FROM_BYTES = 1024 * 1024
+"""A segment that is smaller may never grow to where it would be worth it,"""
+MOST_RESERVED_BYTES = 4 * 1024 * 1024
+"""and with so much ahead, asking costs next to nothing."""
+
 _SCAN_BYTES = 4096
 _OFFSET_LENGTH_DELTA = struct.Struct(">qi11xi")
 """Of a batch header: base offset, batch length, last offset delta."""
@@ -55,6 +60,7 @@ class Segment:
         "_max_offset_entries",
         "_max_time_entries",
         "_offset_index",
+        "_reserved_size",
         "_stem",
         "_tail_offsets",
         "_tail_positions",
@@ -83,6 +89,8 @@ class Segment:
         self.size = size
         self.created_ms = now_ms
         self._indexed_size = -1  # The size when the index files were written.
+        self._reserved_size = RESERVED_FROM_BYTES
+        """Up to where it may grow without a thought of room."""
         self.deleted = False
         self.roll_timestamp = LONG_MAX
         """A batch later than this starts a new segment; not known while this one is empty."""
@@ -119,8 +127,11 @@ class Segment:
 
     def write(self, data: memoryview) -> None:
         """Put bytes behind the last batch; they count once `note` was told of each batch in them."""
+        position = self.size
         try:
-            (self._file or self.file).write(data, self.size)
+            if position + len(data) > self._reserved_size:
+                self._reserve(position + len(data))
+            (self._file or self.file).write(data, position)
         except OSError:
             self._drop_torn_write()
             raise
@@ -294,6 +305,12 @@ class Segment:
         """Cut the file; the caller sees to the indexes."""
         self.file.truncate(size)
         self.size = size
+        self._reserved_size = max(size, RESERVED_FROM_BYTES)
+
+    def give_back_room(self) -> None:
+        """It will not grow any more for now: let others have what was reserved."""
+        if self._reserved_size > max(self.size, RESERVED_FROM_BYTES):
+            self.truncate_file(self.size)
 
     def reset_indexes(self) -> None:
         """Forget everything about the content, to be told again by `note` for each batch; the file stays."""
@@ -391,6 +408,16 @@ class Segment:
                 raise _corrupt(f"{self.path} ends inside a batch header at {position}")
             position += at
         return size, 0
+
+    def _reserve(self, end: int) -> None:
+        """Ask for room beyond this end: never more than the segment has grown to already.
+
+        A file system that finds room for a stretch at once spends less on each of the blocks than one that has to note,
+        block by block, that it will have to (`bench/storage_append.py`).
+        """
+        ahead = min(end, MOST_RESERVED_BYTES)
+        self.file.reserve(self.size, end - self.size + ahead)
+        self._reserved_size = end + ahead
 
     def _drop_torn_write(self) -> None:
         """Cut what a failed write may have left, so that a clean shutdown later does not seal it in."""

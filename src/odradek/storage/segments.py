@@ -87,6 +87,7 @@ class Segments:
     def start(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Seal the active segment and make an empty one after it."""
         segment = Segment(self._disk, self._directory, base_offset, size=0, now_ms=now_ms, config=config)
+        self.active.give_back_room()
         # The indexes come first: a disk that is full must not leave the file of a segment that never began.
         self.active.maybe_write_indexes()
         segment.create()
