@@ -64,6 +64,15 @@ class File(Protocol):
         """Let go of the descriptor; the handle is not used again."""
 
 
+class Loan:
+    """Bytes of a file that lie in memory as well, until whoever lends them takes them back."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self.view: memoryview | None = view
+
+
 @value
 class FileSlice:
     """A stretch of a file to be sent without passing through Python."""
@@ -71,6 +80,8 @@ class FileSlice:
     file: File
     position: int
     length: int
+    loan: Loan | None = None
+    """The same bytes, for a wire that can send them at once."""
 
     def __len__(self) -> int:
         return self.length

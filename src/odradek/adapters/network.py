@@ -175,6 +175,7 @@ class SocketWire:
             gathered: list[bytes | bytearray | memoryview] = []
             size = 0
             large: FileSlice | None = None
+            is_lent = False
             most = min(total, index + MAX_GATHERED_PARTS)
             while index < most:
                 part = parts[index]
@@ -186,9 +187,14 @@ class SocketWire:
                         break
                     if size >= self._gathered_most:
                         break
-                    part = part.file.read(part.position, length)
-                    if len(part) < length:
-                        raise _cut_under_us()
+                    loan = part.loan
+                    if loan is not None and loan.view is not None:
+                        part = loan.view
+                        is_lent = True
+                    else:
+                        part = part.file.read(part.position, length)
+                        if len(part) < length:
+                            raise _cut_under_us()
                     size += length
                 else:
                     size += len(part)
@@ -200,7 +206,10 @@ class SocketWire:
                 except (BlockingIOError, InterruptedError):
                     sent = 0
                 if sent < size:
-                    return [*_after(gathered, sent), *(() if large is None else (large,)), *parts[index:]]
+                    left: list[Part] = _after(gathered, sent)
+                    if is_lent:  # What is not sent now has to be kept.
+                        left = [part if isinstance(part, FileSlice) else bytes(part) for part in left]
+                    return [*left, *(() if large is None else (large,)), *parts[index:]]
             if large is not None:
                 sent = self._send_file(large)
                 if sent < large.length:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.metadata.image.topics import TopicImage
+from odradek.ports import Loan
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationQuota
@@ -53,6 +54,7 @@ class Hosted:
 
     __slots__ = (
         "appends",
+        "at_hand",
         "bytes_in",
         "bytes_out",
         "deletions",
@@ -84,6 +86,8 @@ class Hosted:
         """Perhaps one of the cluster's own topics: a glance that is good enough to look closer."""
         self.partition = partition
         self.directory = directory
+        self.at_hand: tuple[int, Loan] | None = None
+        """The batch at this offset, for followers that are answered while it is being appended."""
         self.held_bytes = 0
         """What was appended and is shown once it is synced and replicated; readers were not told of it yet."""
         self.watchers: dict[WatchedPartition, None] = {}

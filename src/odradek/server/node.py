@@ -54,12 +54,14 @@ from odradek.server.quorum import Quorum
 from odradek.server.quorum_settings import quorum_settings
 from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
+from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
 from odradek.storage.directories import LogDirectory
 from odradek.storage.last_life import LastLife
 
 log = logging.getLogger(__name__)
 
 SESSION_EVICTION_MS = 120_000
+_LENT_IN_SIMULATION = 128
 
 
 class Node:
@@ -78,6 +80,8 @@ class Node:
             clock=world.clock,
             entropy=world.entropy,
         )
+        # Simulations lend batches of their size, too, so that a view which is kept too long is seen there.
+        self.woken_fetches = WokenFetches(lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES)
         self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
         self.authorizer: Authorizer | None = None
         if config.authorizer_class_name:

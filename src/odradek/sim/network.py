@@ -97,6 +97,9 @@ class SimulatedWire:
                     self._delivering = True
                     internet.carry(self)
                 return
+        for part in parts:
+            if isinstance(part, FileSlice) and part.loan is not None and part.loan.view is not None:
+                assert part.loan.view == part.read(), "what is lent is what the file has"
         self._unsent.extend(parts)
         self.unsent_bytes += count
         if not self._blocked:

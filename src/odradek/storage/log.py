@@ -278,6 +278,11 @@ class Log(ReplicatedLog):
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
 
+    def wrote_as_it_came(self, batch: memoryview) -> bool:
+        """Whether a client's batch that was appended is now, with its place in it, what the log has; else that was made
+        from it."""
+        return self._verbatim[Origin.CLIENT] and not batch[ATTRIBUTES_POSITION + 1] & TIMESTAMP_TYPE_BIT
+
     def advance_high_watermark(self, offset: int) -> bool:
         """Move it up to this offset, at most to the end of the log; whether it moved."""
         if offset <= self.high_watermark:

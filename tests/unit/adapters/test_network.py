@@ -12,7 +12,7 @@ import pytest
 
 from odradek.adapters.disk import RealDisk, RealFile
 from odradek.adapters.network import SENDFILE_THRESHOLD, SocketNetwork
-from odradek.ports import FileSlice, Part, Wire
+from odradek.ports import FileSlice, Loan, Part, Wire
 
 
 class Recorder:
@@ -181,6 +181,36 @@ def test_a_follower_gets_a_large_batch_and_what_is_around_it_by_one_call(tmp_pat
         assert counted.calls == 1
         await client.until(lambda: len(client.data) == len(body) + 8)
         assert client.data == b"head" + body + b"tail"
+        file.close()
+        server.wire.close()
+
+    run(test)
+
+
+def test_what_is_lent_is_sent_without_reading_it_and_kept_if_it_cannot_leave_yet(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    in_file, in_memory = b"f" * 100_000, b"m" * 100_000
+    path.write_bytes(in_file)
+
+    async def test() -> None:
+        client, server = await pair()
+        client.wire.pause()
+        file = RealDisk().open(str(path))
+        filling = b""
+        while not server.wire.unsent_bytes:
+            lent = bytearray(in_memory)
+            loan = Loan(memoryview(lent))
+            server.wire.send([FileSlice(file, 0, len(lent), loan)])
+            filling += in_memory
+            # What did not leave, the lender may write over now.
+            loan.view = None
+            lent[:] = b"x" * len(lent)
+        late = Loan(memoryview(bytearray(in_memory)))
+        server.wire.send([FileSlice(file, 0, len(in_file), late)])  # Waits behind the others, and is read when it goes.
+        late.view = None
+        client.wire.resume()
+        await client.until(lambda: len(client.data) == len(filling) + len(in_file))
+        assert client.data == filling + in_file
         file.close()
         server.wire.close()
 

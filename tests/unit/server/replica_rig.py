@@ -62,6 +62,7 @@ from odradek.server.purgatory import Purgatory
 from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.routes import Role
+from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device
 from odradek.sim.entropy import SimulatedEntropy
@@ -128,6 +129,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             slots=100, eviction_ms=120_000, clock=self.world.clock, entropy=self.world.entropy
         )
+        self.woken_fetches = WokenFetches(lent_from_bytes=rig.lent_from_bytes)
         directory = LogDirectory(self.world.disk, "/data", rig.uuid(100 + self.node_id), self.world.entropy)
         self.image = rig.image
         self.replicas = Replicas(self.config, self.world, [directory])
@@ -179,7 +181,15 @@ class Broker:
 class ReplicaRig:
     """Some brokers, and the word of the cluster."""
 
-    def __init__(self, brokers: int = 3, *, seed: int = 0, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        seed: int = 0,
+        properties: Mapping[str, str] | None = None,
+        lent_from_bytes: int = LENT_FROM_BYTES,
+    ) -> None:
+        self.lent_from_bytes = lent_from_bytes
         self.loop = SimulatedLoop(max_steps=5_000_000)  # type: ignore[abstract]
         self.trace = Trace(self.loop)
         self.internet = Internet(self.loop, random.Random(f"{seed}/network"), self.trace)

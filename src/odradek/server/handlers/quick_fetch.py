@@ -8,11 +8,10 @@ gets there while the request waits; a test holds the two equal.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from odradek.ids import NodeId, Uuid
-from odradek.ports import FileSlice, Part
+from odradek.ports import FileSlice, Loan, Part
 from odradek.protocol.codec import parts_encoder
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.frame import response_frame
@@ -137,6 +136,8 @@ class FollowerFetch(Promise[None]):
                     return False
                 found_bytes = len(records)
                 size += found_bytes
+                if hosted.at_hand is not None:
+                    records = _lent(records, hosted.at_hand, fetch_offset)
             seen.append((entry, hosted, records, found_bytes))
         self.size = size
         return True
@@ -221,18 +222,27 @@ class FollowerFetch(Promise[None]):
         return self._is_woken
 
     def set_result(self, _: bool) -> None:
-        """Answer in the next turn of the loop: one request of a producer appends to several partitions."""
+        """Answer soon, not now: one request of a producer appends to several partitions."""
         self._is_woken = True
         if self._session.waiter is self:
             self._session.waiter = None
-        asyncio.get_running_loop().call_soon(self._look_again)
+        self._node.woken_fetches.add(self)
 
-    def _look_again(self) -> None:
+    def answer(self) -> None:
+        """Look again, and answer with what there is."""
         if self.on_kept is None:
             self.is_kept = True  # Its connection is gone, and asks no more.
             return
         self._is_in_step = self.look(None)
         self.keep(None)
+
+
+def _lent(records: FileSlice | bytes, at_hand: tuple[int, Loan], fetch_offset: int) -> FileSlice | bytes:
+    """The same slice, with what is at hand if that is just it: one batch, which has the same beginning and length."""
+    base_offset, loan = at_hand
+    if isinstance(records, bytes) or base_offset != fetch_offset or loan.view is None or len(loan.view) != len(records):
+        return records
+    return FileSlice(records.file, records.position, records.length, loan)
 
 
 def _frame(promise: Promise[Any], correlation_id: int) -> list[Part]:

@@ -66,6 +66,7 @@ def append_for_all(
     promise.frame = _frame
     hosted.line_up(promise)
     node.purgatory.bound(promise, timeout_ms=timeout_ms)
+    node.woken_fetches.lend((hosted,), (batch,), (info,))
     return promise
 
 
@@ -166,6 +167,7 @@ def append_several_for_all(
     promise.asked = answer
     promise.frame = _frame_of_several
     node.purgatory.bound(promise, timeout_ms=timeout_ms)
+    node.woken_fetches.lend(led, batches, outcomes)
     return promise
 
 

@@ -1,0 +1,60 @@
+"""Fetches of followers that wait, and for which there is something now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.ports import Loan
+from odradek.protocol.errors import KafkaError
+from odradek.server.produce_answers import Outcome
+
+if TYPE_CHECKING:
+    from odradek.server.handlers.quick_fetch import FollowerFetch
+    from odradek.server.hosted import Hosted
+
+LENT_FROM_BYTES = 64 * 1024
+"""A batch as large as this is worth an answer of its own; smaller ones wait for others that came in the same turn."""
+
+
+class WokenFetches:
+    """They are answered in the next turn of the loop, or as soon as `lend` says."""
+
+    __slots__ = ("_lent_from_bytes", "_woken")
+
+    def __init__(self, *, lent_from_bytes: int = LENT_FROM_BYTES) -> None:
+        self._lent_from_bytes = lent_from_bytes
+        self._woken: list[FollowerFetch] = []
+
+    def add(self, fetch: FollowerFetch) -> None:
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._answer)
+        self._woken.append(fetch)
+
+    def lend(self, hosts: Sequence[Hosted], batches: Sequence[memoryview], outcomes: Sequence[Outcome]) -> None:
+        """Answer now, out of the buffer in which these batches came, if that saves reading large ones from the file."""
+        if not self._woken or max(map(len, batches)) < self._lent_from_bytes:
+            return
+        loans = []
+        for hosted, batch, info in zip(hosts, batches, outcomes, strict=True):
+            if not (isinstance(info, KafkaError) or info.duplicate) and hosted.partition.log.wrote_as_it_came(batch):
+                loan = Loan(batch)
+                hosted.at_hand = info.base_offset, loan
+                loans.append(loan)
+        try:
+            self._answer()
+        finally:
+            for loan in loans:
+                loan.view = None
+            for hosted in hosts:
+                hosted.at_hand = None
+
+    def _answer(self) -> None:
+        woken = self._woken
+        try:
+            while woken:
+                woken.pop(0).answer()
+        finally:
+            if woken:  # One of them has failed, which the others need not pay for.
+                asyncio.get_running_loop().call_soon(self._answer)
