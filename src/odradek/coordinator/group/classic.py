@@ -337,7 +337,7 @@ class ClassicGroup(Group):
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
         count = len(self.members)
-        return self.protocol_type == protocol_type and any(self._support.get(name) == count for name, _ in protocols)
+        return self.protocol_type == protocol_type and any(self._support.get(name, 0) == count for name, _ in protocols)
 
     def _agreed_protocol(self) -> str:
         common = [name for name, speakers in self._support.items() if speakers == len(self.members)]
