@@ -61,7 +61,7 @@ from odradek.storage.last_life import LastLife
 log = logging.getLogger(__name__)
 
 SESSION_EVICTION_MS = 120_000
-_LENT_IN_SIMULATION = 128
+_LENT_IN_SIMULATION = 500
 
 
 class Node:

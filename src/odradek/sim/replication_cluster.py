@@ -54,6 +54,8 @@ PROPERTIES = group_properties(power=False) | {
 }
 FLUSHED = {"log.flush.interval.messages": "1"}
 """Of clusters all of whose nodes may lose power at once."""
+UNFLUSHED = {"log.flush.interval.ms": str((1 << 63) - 1)}
+"""Of the others, as by default: no append waits for the disk, and those that are acknowledged go the quick way."""
 
 OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
 
@@ -64,7 +66,7 @@ class ReplicationCluster(QuorumCluster):
     def __init__(self, seed: int, *, power: bool) -> None:
         self.flushed = power and random.Random(f"{seed}/flushed").random() < 0.4
         """Whether everything is synced before it counts, so that the power of all nodes may be lost at once."""
-        properties = PROPERTIES | (FLUSHED if self.flushed else {})
+        properties = PROPERTIES | (FLUSHED if self.flushed else UNFLUSHED)
         super().__init__(seed, History((*TOPICS, GROUPS.topic)), shapes=SHAPES, properties=properties)
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""
