@@ -520,6 +520,7 @@ class Quorum:
         await self.log.keep_snapshot(snapshot_id, snapshot, content)
         await self._replay.start_over(snapshot_id, snapshot)
         self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
+        self.commits.wake()  # The log's own high watermark has come with the snapshot, and will not be seen to move.
         await self.carry_out()
 
     def note_fetch(self) -> None:

@@ -76,6 +76,23 @@ def test_a_new_observer_begins_with_the_newest_snapshot() -> None:
     rig.run(test)
 
 
+def test_an_observer_has_caught_up_with_a_snapshot_behind_which_there_is_nothing() -> None:
+    rig = QuorumRig(3, settings=SMALL)
+
+    async def test() -> None:
+        leader = await rig.begun()
+        await make_snapshots(rig, leader)
+        await leader.quorum.write_snapshot()
+        end_offset = leader.quorum.log.log_end_offset
+        broker = rig.observer(100)
+        await broker.start()
+        async with asyncio.timeout(10):
+            await broker.quorum.caught_up()
+        assert broker.quorum.log.log_start_offset == end_offset == leader.quorum.log.log_end_offset
+
+    rig.run(test)
+
+
 def test_what_was_deleted_meanwhile_is_told() -> None:
     rig = QuorumRig(3, settings=SMALL)
 
