@@ -100,6 +100,7 @@ class SimulatedWire:
         for part in parts:
             if isinstance(part, FileSlice) and part.loan is not None and part.loan.view is not None:
                 assert part.loan.view == part.read(), "what is lent is what the file has"
+                internet.trace.mark("batch lent to a follower")
         self._unsent.extend(parts)
         self.unsent_bytes += count
         if not self._blocked:

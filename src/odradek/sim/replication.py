@@ -53,6 +53,7 @@ STATES = (
     "read from a follower",
     "records deleted",
     "fetch session used",
+    "batch lent to a follower",
     "classic group",
     "consumer group",
 )
