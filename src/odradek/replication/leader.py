@@ -7,6 +7,8 @@ from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.surroundings import NO_BROKER_EPOCH, Surroundings
 
 LONG_AGO_MS = -(1 << 62)
+SILENT_MS = 2_000
+"""A follower asks again as soon as it has an answer, and waits for none longer than half a second by default."""
 
 
 class FollowerProgress:
@@ -119,6 +121,15 @@ class Leadership:
                     progress = FollowerProgress(last_caught_up_ms=now_ms if replica in isr else LONG_AGO_MS)
                 progress.directory = directory_of.get(replica, ZERO_UUID)
                 self.followers[replica] = progress
+
+    def may_be_deposed(self, leader_end: Offset, now_ms: int) -> bool:
+        """Whether somebody who is in sync lacks what this leader has, and has not asked for a while: this leader may be
+        cut off, and another one in its place."""
+        return any(
+            progress.log_end_offset < leader_end and now_ms - progress.last_fetch_ms > SILENT_MS
+            for replica, progress in self.followers.items()
+            if replica in self.in_sync.committed
+        )
 
     # What happens.
 

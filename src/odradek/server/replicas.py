@@ -197,16 +197,16 @@ class Replicas:
         return info
 
     def _out_of_order_here(self, hosted: Hosted, refused: KafkaError) -> KafkaError:
-        """What a leader says that took over a moment ago: the batch before may have been refused or lost elsewhere."""
+        """What a leader says that took over a moment ago, or may have been replaced without having heard of it: the
+        batch before may have been refused, lost or taken elsewhere."""
         leadership = hosted.partition.leadership
-        if (
-            refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            or leadership is None
-            or not leadership.inherits
-            or self._world.clock.monotonic_ms() - leadership.began_ms >= REMEMBERED_MS
-        ):
+        if refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or leadership is None:
             return refused
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, refused.message)
+        now_ms = self._world.clock.monotonic_ms()
+        took_over = leadership.inherits and now_ms - leadership.began_ms < REMEMBERED_MS
+        if took_over or leadership.may_be_deposed(hosted.partition.log.log_end_offset, now_ms):
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, refused.message)
+        return refused
 
     def failed_append(self, hosted: Hosted, batch: memoryview, failure: OSError) -> KafkaError:
         """What to answer to a batch that could not be written."""

@@ -106,6 +106,21 @@ def test_a_new_leader_calls_nothing_out_of_order_for_a_while() -> None:
     rig.run(test)
 
 
+def test_a_leader_that_may_have_been_replaced_calls_nothing_out_of_order() -> None:
+    """It was cut off with a batch that nobody fetched; its producer has gone on elsewhere, and asks it once more."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        assert await produce(rig, 0) == (ErrorCode.NONE, 0)
+        assert await produce(rig, 2) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), "its follower has all"
+        rig.brokers[2].fetchers.close()
+        assert await produce(rig, 1) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+        assert await produce(rig, 5) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+    rig.run(test)
+
+
 def test_what_a_leader_that_is_cut_off_was_sent_first_comes_first_to_the_next() -> None:
     """The first went to somebody who could tell nobody; told of the second, librdkafka takes both for kept."""
     rig = ReplicaRig(2)
