@@ -25,6 +25,8 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _KEEP_SIZE = 1
 """FALLOC_FL_KEEP_SIZE, without which the file would seem to hold what is not written yet."""
+_PLENTY = 10
+"""Of a file system with less than such a share left nothing is set aside: others may need it sooner."""
 _FEWEST_OPEN_FILES = 64
 _MOST_OPEN_FILES = 4096
 
@@ -95,7 +97,13 @@ class RealFile:
 
     def reserve(self, position: int, length: int) -> bool:
         fallocate = _fallocate()
-        return fallocate is not None and fallocate(self.descriptor(), _KEEP_SIZE, position, length) == 0
+        if fallocate is None:
+            return False
+        descriptor = self.descriptor()
+        found = os.fstatvfs(descriptor)
+        if found.f_bavail * _PLENTY < found.f_blocks:
+            return False
+        return fallocate(descriptor, _KEEP_SIZE, position, length) == 0
 
     def sync(self) -> None:
         descriptor = self.descriptor()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from odradek.ports import Disk
 from odradek.storage.directories import LogDirectory
@@ -43,6 +44,8 @@ class FullDisks:
         if directory not in self._full:
             log.error("Writes are refused: no space left in %s", directory.path)
             self._full[directory] = None
+            with suppress(OSError):  # A disk that fails as well is told by the next write.
+                directory.give_back_room()
         if others_wait and not self.stands_aside:
             log.error("Others should do without this broker until there is room again in %s", directory.path)
             self.stands_aside = True

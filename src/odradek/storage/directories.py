@@ -189,6 +189,11 @@ class LogDirectory:
         watermarks = {key: int(log.high_watermark) for key, log in self._open.items()}
         self._write(HIGH_WATERMARK_CHECKPOINT, watermarks, durable=durable)
 
+    def give_back_room(self) -> None:
+        """There is none left: let go of what is reserved for logs that may grow."""
+        for log in self._open.values():
+            log.give_back_room()
+
     def go_offline(self) -> None:
         """Use the directory no more, as it has failed; nothing is written, so the next start recovers what is there."""
         self.online = False

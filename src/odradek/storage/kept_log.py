@@ -260,7 +260,7 @@ class KeptLog:
 
         What nobody has changed since it was opened stays untouched.
         """
-        self._segments.active.give_back_room()
+        self.give_back_room()
         self._segments.active.maybe_write_indexes()
         self._write_snapshot()
         if durable and self.unflushed_messages:
@@ -269,6 +269,10 @@ class KeptLog:
             self.flushed(work.offset)
         self.leader_epochs.save(self.log_end_offset)
         self.let_go()
+
+    def give_back_room(self) -> None:
+        """Let others have what is reserved for it, until it grows again."""
+        self._segments.active.give_back_room()
 
     def let_go(self) -> None:
         """Close all files as they are: what remains to do on a directory that has failed."""

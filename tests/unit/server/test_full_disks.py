@@ -8,6 +8,7 @@ import pytest
 from tests.unit.server.replica_rig import ReplicaRig
 
 from odradek.protocol.errors import ErrorCode
+from odradek.storage.directories import LogDirectory
 
 PLENTY = 1 << 40
 
@@ -34,6 +35,23 @@ def test_a_leader_without_room_stands_aside_until_there_is_some() -> None:
         leader.device.capacity = PLENTY
         await rig.until(lambda: told == [True, False], within_s=3)
         await rig.until(lambda: rig.ends("t")[1] == (2, 2))
+
+    rig.run(test)
+
+
+def test_what_a_full_directory_had_reserved_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    gave: list[str] = []
+    monkeypatch.setattr(LogDirectory, "give_back_room", lambda directory: gave.append(directory.path))
+    rig = ReplicaRig(1)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1]])
+        leader = rig.brokers[1]
+        assert (await rig.produce(1, "t", b"a")).error_code == 0
+        leader.device.capacity = leader.device.used
+        for _ in range(2):
+            assert (await rig.produce(1, "t", b"b" * 500)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert gave == ["/data"]
 
     rig.run(test)
 

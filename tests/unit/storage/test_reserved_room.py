@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from tests.unit.storage.worlds import append, open_log, read_all, values
+from tests.unit.storage.worlds import NOW_MS, TOPIC_ID, append, open_log, read_all, values
 
 from odradek.adapters.disk import RealDisk
+from odradek.adapters.entropy import SystemEntropy
+from odradek.ids import Uuid
 from odradek.storage.config import LogConfig
+from odradek.storage.directories import LogDirectory
 from odradek.storage.log import Log
 from odradek.storage.segment import MOST_RESERVED_BYTES, RESERVED_FROM_BYTES
 
@@ -85,6 +89,27 @@ def test_what_a_killed_process_had_reserved_is_given_back_at_the_next_start(disk
     append(again, RECORD)
     assert reserved_bytes(tmp_path) > ROUNDING_BYTES
     assert values(read_all(again)) == [RECORD] * 11
+
+
+def test_a_directory_without_room_gives_all_of_it_back(disk: RealDisk, tmp_path: Path) -> None:
+    directory = LogDirectory(disk, str(tmp_path), Uuid(bytes(16)), SystemEntropy())
+    log = directory.open_log("t", 0, topic_id=TOPIC_ID, config=LogConfig(), now_ms=NOW_MS)
+    for _ in range(10):
+        append(log, RECORD)
+    assert reserved_bytes(tmp_path) > ROUNDING_BYTES
+    directory.give_back_room()
+    assert reserved_bytes(tmp_path) <= ROUNDING_BYTES
+    append(log, RECORD)
+    assert values(read_all(log)) == [RECORD] * 11
+
+
+def test_a_file_system_that_is_nearly_full_reserves_nothing(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(f"{tmp_path}/other", create=True)
+    for left, reserves in ((99, False), (100, True)):
+        monkeypatch.setattr(os, "fstatvfs", lambda _, left=left: SimpleNamespace(f_bavail=left, f_blocks=1000))
+        assert file.reserve(0, RESERVED_FROM_BYTES) is reserves
 
 
 def test_a_log_that_is_cut_reserves_again_when_it_grows(disk: RealDisk, tmp_path: Path) -> None:
