@@ -12,7 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from odradek.ports import FileSlice, Listening, Part, Wire, WireOwner
 
@@ -39,6 +39,7 @@ ACCEPTS_A_TURN = 64
 LISTEN_BACKLOG = 1024
 _GONE = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError, TimeoutError)
 _MORE = getattr(socket, "MSG_MORE", 0)
+_Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class DescriptorFile(Protocol):
@@ -172,7 +173,7 @@ class SocketWire:
         index = 0
         total = len(parts)
         while index < total:
-            gathered: list[bytes | bytearray | memoryview] = []
+            gathered: list[_Bytes] = []
             size = 0
             large: FileSlice | None = None
             is_lent = False
@@ -206,9 +207,9 @@ class SocketWire:
                 except (BlockingIOError, InterruptedError):
                     sent = 0
                 if sent < size:
-                    left: list[Part] = _after(gathered, sent)
+                    left = _after(gathered, sent)
                     if is_lent:  # What is not sent now has to be kept.
-                        left = [part if isinstance(part, FileSlice) else bytes(part) for part in left]
+                        left = [bytes(part) for part in left]
                     return [*left, *(() if large is None else (large,)), *parts[index:]]
             if large is not None:
                 sent = self._send_file(large)
@@ -339,9 +340,9 @@ def _cut_under_us() -> OSError:
     return OSError(errno.EIO, "a log file is shorter than the answer that points into it")
 
 
-def _after(parts: Sequence[bytes | bytearray | memoryview], sent: int) -> list[Part]:
+def _after(parts: Sequence[_Bytes], sent: int) -> list[_Bytes]:
     """What is left of the parts once `sent` bytes are gone."""
-    rest: list[Part] = []
+    rest: list[_Bytes] = []
     for part in parts:
         if sent >= len(part):
             sent -= len(part)
