@@ -201,9 +201,15 @@ class OdradekServer(Server):
         return [sys.executable, "-m", "odradek", "start", str(self.properties_file)]
 
 
+_ports_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody listens on just now, and another one each time: who gets it may take a while to listen there."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _ports_given:
+            _ports_given.add(port)
+            return port

@@ -20,16 +20,18 @@ KIND = os.environ.get("COMPAT_SERVER", "odradek")
 IS_KAFKA = KIND == "kafka"
 _numbers = itertools.count()
 CLEAN_EXIT_CODE = 143 if IS_KAFKA else 0
+KEEPING = {"log.initial.task.delay.ms": "3600000"}
+"""No retention while tests run: half a minute after the start it would take records that tests give old timestamps."""
 
 
 def new_server(directory: Path | None = None, *, properties: dict[str, str] | None = None) -> Server:
     """A broker of the kind under test, not started."""
-    return server_class(KIND)(directory, properties=properties)
+    return server_class(KIND)(directory, properties=KEEPING | (properties or {}))
 
 
 def new_cluster(directory: Path, *, nodes: int = 3, properties: dict[str, str] | None = None) -> Cluster:
     """Combined nodes of the kind under test, not started."""
-    return Cluster([Member(server_class(KIND))] * nodes, directory=directory, properties=properties)
+    return Cluster([Member(server_class(KIND))] * nodes, directory=directory, properties=KEEPING | (properties or {}))
 
 
 @contextmanager

@@ -83,6 +83,7 @@ def test_a_node_that_loses_the_directory_with_the_metadata_ends(cluster: Running
     node = cluster.nodes[2]
     assert isinstance(node, ProcessNode)
     first = node.data_directories[0]
+    eventually(lambda: any((first / f"led-{index}").exists() for index in PARTITIONS), "there are partitions in it")
     index = next(index for index in PARTITIONS if (first / f"led-{index}").exists())
     with away(first):
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0})
