@@ -1,18 +1,18 @@
 """Where requests wait, and the one timer that bounds all waits.
 
-A wait costs a future and a heap entry, never a timer of its own: with thousands of long polls the loop knows one
-deadline.
+A wait costs a place in a line, never a timer of its own: with thousands of long polls the loop knows one deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
-from heapq import heapify, heappop, heappush
-from typing import Protocol
+from collections import deque
+from heapq import heappop, heappush
+from typing import Protocol, TypeAlias
 
 from odradek.ports import Clock
 
-_STALE_BEFORE_SWEEP = 1024
+_SWEEP_EVERY = 1024
 
 
 class Expiring(Protocol):
@@ -24,18 +24,29 @@ class Expiring(Protocol):
         """False: its time is up."""
 
 
+_Line: TypeAlias = "deque[tuple[int, Expiring]]"
+"""Those who may wait equally long, with their deadlines: who came first is due first."""
+
+
 class Purgatory:
-    """Parks a request until it is woken or its deadline has passed."""
+    """Parks a request until it is woken or its deadline has passed.
+
+    Clients have few timeouts and many requests, so there is a line for each timeout. What has ended leaves the front
+    of its line when the next one comes, mostly a moment later: its memory is used again while the processor still has
+    it at hand, which a thousand ended requests in one heap would spoil.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._deadlines: list[tuple[int, int, Expiring]] = []
-        self._sequence = 0
+        self._lines: dict[int, _Line] = {}
+        """By timeout."""
+        self._due: list[tuple[int, int]] = []
+        """A heap with an entry for each line: when to look at it, which is never too late, and its timeout."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
     def __len__(self) -> int:
-        return sum(not future.done() for _, _, future in self._deadlines)
+        return sum(not waiting.done() for line in self._lines.values() for _, waiting in line)
 
     def park(self, *, timeout_ms: int) -> asyncio.Future[bool]:
         """A future that `wake` makes True and the passing of time makes False."""
@@ -46,12 +57,18 @@ class Purgatory:
     def bound(self, waiting: Expiring, *, timeout_ms: int) -> None:
         """Let it end with False when that time has passed."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        self._sequence += 1
-        heappush(self._deadlines, (deadline_ms, self._sequence, waiting))
-        if len(self._deadlines) > _STALE_BEFORE_SWEEP and self._deadlines[0][2].done():
-            self._sweep()
-        if self._timer is None or deadline_ms < self._timer_ms:
-            self._arm(deadline_ms)
+        line = self._lines.get(timeout_ms)
+        if line is None:
+            self._lines[timeout_ms] = deque(((deadline_ms, waiting),))
+            heappush(self._due, (deadline_ms, timeout_ms))
+            if self._timer is None or deadline_ms < self._timer_ms:
+                self._arm(deadline_ms)
+            return
+        while line and line[0][1].done():
+            line.popleft()
+        line.append((deadline_ms, waiting))
+        if not len(line) % _SWEEP_EVERY:
+            _sweep(line)
 
     @staticmethod
     def wake(future: asyncio.Future[bool]) -> None:
@@ -63,10 +80,12 @@ class Purgatory:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for _, _, future in self._deadlines:
-            if not future.done():
-                future.set_result(False)
-        self._deadlines.clear()
+        lines, self._lines = self._lines, {}
+        self._due.clear()
+        for line in lines.values():
+            for _, waiting in line:
+                if not waiting.done():
+                    waiting.set_result(False)
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -78,14 +97,24 @@ class Purgatory:
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        deadlines = self._deadlines
-        while deadlines and (deadlines[0][2].done() or deadlines[0][0] <= now_ms):
-            future = heappop(deadlines)[2]
-            if not future.done():
-                future.set_result(False)
-        if deadlines:
-            self._arm(deadlines[0][0])
+        due = self._due
+        while due and due[0][0] <= now_ms:
+            _, timeout_ms = heappop(due)
+            line = self._lines[timeout_ms]
+            while line and (line[0][1].done() or line[0][0] <= now_ms):
+                waiting = line.popleft()[1]
+                if not waiting.done():
+                    waiting.set_result(False)
+            if line:
+                heappush(due, (line[0][0], timeout_ms))
+            else:
+                del self._lines[timeout_ms]
+        if due:
+            self._arm(due[0][0])
 
-    def _sweep(self) -> None:
-        self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
-        heapify(self._deadlines)
+
+def _sweep(line: _Line) -> None:
+    """Let go of all that have ended behind one that has not."""
+    alive = [entry for entry in line if not entry[1].done()]
+    line.clear()
+    line.extend(alive)

@@ -35,12 +35,78 @@ def test_an_earlier_deadline_moves_the_timer() -> None:
     asyncio.run(test())
 
 
-def test_finished_waits_do_not_pile_up() -> None:
+def test_waits_of_one_timeout_end_in_their_order_and_others_in_theirs() -> None:
     async def test() -> None:
         purgatory = Purgatory(SystemClock())
-        for _ in range(10_000):
-            purgatory.wake(purgatory.park(timeout_ms=60_000))
-        assert len(purgatory._deadlines) < 2_000
+        ended: list[int] = []
+        for number, wait in enumerate((40, 20, 40, 20, 60_000)):
+            purgatory.park(timeout_ms=wait).add_done_callback(lambda _, number=number: ended.append(number))  # type: ignore[misc]
+        last = purgatory.park(timeout_ms=40)
+        assert await asyncio.wait_for(last, 5) is False
+        assert ended == [1, 3, 0, 2]
+        assert len(purgatory) == 1
         purgatory.close()
 
     asyncio.run(test())
+
+
+def test_who_is_let_go_may_wait_again_at_once() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock())
+        second: list[asyncio.Future[bool]] = []
+
+        class Again:
+            def done(self) -> bool:
+                return bool(second)
+
+            def set_result(self, result: bool, /) -> None:
+                second.extend((purgatory.park(timeout_ms=5), purgatory.park(timeout_ms=0)))
+
+        purgatory.bound(Again(), timeout_ms=5)
+        behind = purgatory.park(timeout_ms=5)
+        assert await asyncio.wait_for(behind, 5) is False
+        for waiting in second:
+            assert await asyncio.wait_for(waiting, 5) is False
+        assert len(purgatory) == 0
+
+    asyncio.run(test())
+
+
+def test_finished_waits_do_not_pile_up() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock())
+        for _ in range(10):
+            purgatory.wake(purgatory.park(timeout_ms=60_000))
+        assert _kept(purgatory) == 1
+
+    asyncio.run(test())
+
+
+def test_finished_waits_do_not_pile_up_behind_one_that_goes_on() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock())
+        alive = purgatory.park(timeout_ms=60_000)
+        for _ in range(10_000):
+            purgatory.wake(purgatory.park(timeout_ms=60_000))
+        assert _kept(purgatory) < 2_000
+        assert len(purgatory) == 1
+        purgatory.close()
+        assert await alive is False
+
+    asyncio.run(test())
+
+
+def test_a_line_ends_with_the_last_who_waited_there() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock())
+        for wait in range(1, 100):
+            purgatory.wake(purgatory.park(timeout_ms=wait))
+        assert await asyncio.wait_for(purgatory.park(timeout_ms=100), 5) is False
+        assert not purgatory._lines
+        assert not purgatory._due
+
+    asyncio.run(test())
+
+
+def _kept(purgatory: Purgatory) -> int:
+    return sum(map(len, purgatory._lines.values()))
