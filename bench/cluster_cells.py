@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench import acknowledgements, controller_loss, scale_out, wire
 from bench.acknowledgements import Stream, flowing
@@ -26,7 +26,10 @@ from bench.servers import FILES_GO_SOON, Server
 
 MIN_IN_SYNC = {"min.insync.replicas": "2"}
 SETTLE_S = 3.0
-WARM_UP_ROUNDS = 6
+YOUNG_ROUNDS = 6
+"""Of Kafka on new nodes before it is measured: the first gigabytes that a cluster in a test or on a desk ever sees."""
+WARM_ROUNDS = 12
+"""And before each row on nodes that stay for all of them: its JVMs get cheaper for minutes, by half and more."""
 REPLICATED_TURNS = 7
 REPLICATED_MEGABYTES = 300
 """Enough for a second or two at the pace of either kind: with half of it the beginning costs a tenth of it all."""
@@ -46,6 +49,8 @@ class Setting:
     partitions: int = 0
     replicas: int = 1
     properties: tuple[tuple[str, str], ...] = tuple(FILES_GO_SOON.items())
+    kept_for: str = ""
+    """The one measurement that shall find new nodes."""
 
 
 @dataclass
@@ -110,18 +115,7 @@ def _metadata_cells(partitions: int) -> Iterator[ClusterCell]:
 
 
 def _replication_cells() -> Iterator[ClusterCell]:
-    cheap = Floor("cpu_s_per_gb", 0.35, ratio=True)
-    in_turns = Setting(properties=tuple(scale_out.PROPERTIES.items()))
-    for size, tuned in ((1024, True), (1024, False), (100, True), (100, False)):
-        shape = Shape(client="java", size=size, partitions=6, tuned=tuned, codec="none", acks="all")
-        yield ClusterCell(
-            f"replicated-{shape.name('produce')}",
-            in_turns,
-            _replicated(shape),
-            cheap,
-            warm_up=WARM_UP_ROUNDS,
-            turns=REPLICATED_TURNS,
-        )
+    yield from _replicated_cells()
     small = Setting()
     second, soon = Floor("seconds", 1.0, ratio=False), Floor("seconds", 0.1, ratio=False)
     for name, make in (("", _impatient), ("-rdkafka", _rdkafka)):
@@ -133,6 +127,26 @@ def _replication_cells() -> Iterator[ClusterCell]:
         yield ClusterCell(f"gap-leader-stopped{name}", small, _gap(make, _stopped, of_controller=False), limit)
     many = Setting(partitions=2_000, replicas=3)
     yield ClusterCell("leaders-2000", many, _leaders_live_again, Floor("seconds", 1 / 3, ratio=True))
+
+
+def _replicated_cells() -> Iterator[ClusterCell]:
+    """Each shape beside a Kafka that is minutes old, and beside one that has run for long: large batches last, because
+    these profit most from what its JVMs have learnt."""
+    cheap = Floor("cpu_s_per_gb", 0.35, ratio=True)
+    in_turns = Setting(properties=tuple(scale_out.PROPERTIES.items()))
+    shapes = [
+        Shape(client="java", size=size, partitions=6, tuned=tuned, codec="none", acks="all")
+        for tuned in (False, True)
+        for size in (100, 1024)
+    ]
+    for shape in shapes:
+        name = f"replicated-{shape.name('produce')}-young"
+        setting = replace(in_turns, kept_for=name)
+        run = _replicated(shape)
+        yield ClusterCell(name, setting, run, cheap, warm_up=YOUNG_ROUNDS, turns=REPLICATED_TURNS)
+    for shape in shapes:
+        name = f"replicated-{shape.name('produce')}-warm"
+        yield ClusterCell(name, in_turns, _replicated(shape), cheap, warm_up=WARM_ROUNDS, turns=REPLICATED_TURNS)
 
 
 def _scale_out_cell() -> ClusterCell:

@@ -177,14 +177,15 @@ resident memory, divided by the partitions of the cluster and by those it hosts;
 `node-start` runs from the start of a process that was stopped cleanly until its own Metadata names all brokers, and
 until every partition of the cluster answers ListOffsets. `replicated` is acks=all, three replicas,
 min.insync.replicas=2, the CPU of all nodes: medians of {cluster_cells.REPLICATED_TURNS} turns of
-{cluster_cells.REPLICATED_MEGABYTES} MB (times --scale) each, while the nodes of the other kind stand still, after
-{cluster_cells.WARM_UP_ROUNDS} of Kafka to warm up; before each turn memory for its files is taken from the host and
-freed again. `gap` is the longest time between two acknowledgements in a stream
-of acks=all records when the leader is lost; without `rdkafka` the client tries again at once, so that only the
-cluster's own part is left. `leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a
-survivor. `scale-out` sends the same frames (16 KB batches, one replica) to clusters of 1, 2 and 3 brokers, which stand
-side by side and take turns, in changing order, while the others stand still: medians of {scale_out.ROUNDS} rounds of
-{scale_out.TURN_S:g} seconds (times --scale) each. A broker may use {scale_out.SHARE_OF_A_CORE * 100:g} % of a core, so
+{cluster_cells.REPLICATED_MEGABYTES} MB (times --scale) each, while the nodes of the other kind stand still; before each
+turn memory for its files is taken from the host and freed again. `young` rows have new nodes each, and Kafka has
+{cluster_cells.YOUNG_ROUNDS} turns to warm up; `warm` rows share their nodes, and Kafka has {cluster_cells.WARM_ROUNDS}
+more turns before each of them. `gap` is the longest time between two acknowledgements in a stream of acks=all records
+when the leader is lost; without `rdkafka` the client tries again at once, so that only the cluster's own part is left.
+`leaders-2000` ends when every one of 2,000 partitions of three replicas answers at a survivor. `scale-out` sends the
+same frames (16 KB batches, one replica) to clusters of 1, 2 and 3 brokers, which stand side by side and take turns, in
+changing order, while the others stand still: medians of {scale_out.ROUNDS} rounds of {scale_out.TURN_S:g} seconds
+(times --scale) each. A broker may use {scale_out.SHARE_OF_A_CORE * 100:g} % of a core, so
 that the clients always keep it busy. How far the dearest GB is from the cheapest is told from costs relative to the
 mean of their round, because the machine is not equally fast in all of them. Sessions of brokers do not expire there,
 and files of deleted topics go at once, so that every turn finds the same memory free."""
