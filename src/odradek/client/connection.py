@@ -22,6 +22,7 @@ MAX_RESPONSE_BYTES = 1 << 30
 
 _ROOM_BYTES = 64 * 1024
 _LARGEST_ROOM_BYTES = 4 * 1024 * 1024
+_NO_ROOM = memoryview(bytearray())
 """What is lent may be as large as this; larger answers are received where they stay. The room grows with what comes and
 stays so: memory that is new for every answer costs its bytes twice, as the system has to clear it."""
 _TIMER_SLACK_S = 0.001
@@ -302,6 +303,9 @@ class Connection:
         if self._failure is not None:
             return
         self._failure = failure
+        # A follower's has megabytes. They need not wait for the collector to find the task that asked here.
+        self._room = _NO_ROOM
+        self._large = None
         if self._timer is not None:
             self._timer.cancel()
         for _, answer, _, _, _, _ in self._pending:

@@ -195,6 +195,20 @@ def test_whoever_waits_hears_of_a_lost_connection() -> None:
     play(test)
 
 
+@pytest.mark.parametrize("by_the_peer", [True, False])
+def test_a_connection_that_has_ended_keeps_no_room(by_the_peer: bool) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        connection = await opened(ports)
+        assert len(connection.buffer()) > 0
+        if by_the_peer:
+            connection.lost(None)
+        else:
+            connection.close()
+        assert len(connection.buffer()) == 0
+
+    play(test)
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
