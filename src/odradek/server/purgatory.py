@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
 from odradek.ports import Clock
 
 _SWEEP_EVERY = 1024
+"""So many in one line, or lines: what has ended is looked for behind those that have not."""
 
 
 class Expiring(Protocol):
@@ -59,6 +60,8 @@ class Purgatory:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         line = self._lines.get(timeout_ms)
         if line is None:
+            if len(self._lines) % _SWEEP_EVERY == _SWEEP_EVERY - 1:
+                self._sweep()  # Somebody never waits equally long twice.
             self._lines[timeout_ms] = deque(((deadline_ms, waiting),))
             heappush(self._due, (deadline_ms, timeout_ms))
             if self._timer is None or deadline_ms < self._timer_ms:
@@ -68,7 +71,7 @@ class Purgatory:
             line.popleft()
         line.append((deadline_ms, waiting))
         if not len(line) % _SWEEP_EVERY:
-            _sweep(line)
+            _let_go_of_ended(line)
 
     @staticmethod
     def wake(future: asyncio.Future[bool]) -> None:
@@ -98,23 +101,34 @@ class Purgatory:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         due = self._due
+        late: list[Expiring] = []
         while due and due[0][0] <= now_ms:
             _, timeout_ms = heappop(due)
             line = self._lines[timeout_ms]
             while line and (line[0][1].done() or line[0][0] <= now_ms):
-                waiting = line.popleft()[1]
-                if not waiting.done():
-                    waiting.set_result(False)
+                late.append(line.popleft()[1])
             if line:
                 heappush(due, (line[0][0], timeout_ms))
             else:
                 del self._lines[timeout_ms]
         if due:
             self._arm(due[0][0])
+        # Last, because who is let go may wait again at once.
+        for waiting in late:
+            if not waiting.done():
+                waiting.set_result(False)
+
+    def _sweep(self) -> None:
+        """Let go of lines in which nobody waits any more, however long they would have waited."""
+        for line in self._lines.values():
+            _let_go_of_ended(line)
+        self._lines = {timeout_ms: line for timeout_ms, line in self._lines.items() if line}
+        self._due = [(line[0][0], timeout_ms) for timeout_ms, line in self._lines.items()]
+        heapify(self._due)
 
 
-def _sweep(line: _Line) -> None:
-    """Let go of all that have ended behind one that has not."""
+def _let_go_of_ended(line: _Line) -> None:
+    """Also behind one that has not ended."""
     alive = [entry for entry in line if not entry[1].done()]
     line.clear()
     line.extend(alive)

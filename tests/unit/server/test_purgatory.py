@@ -96,6 +96,22 @@ def test_finished_waits_do_not_pile_up_behind_one_that_goes_on() -> None:
     asyncio.run(test())
 
 
+def test_finished_waits_do_not_pile_up_where_each_would_have_taken_another_time() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock())
+        alive = [purgatory.park(timeout_ms=60_000), purgatory.park(timeout_ms=70_000)]
+        for number in range(10_000):
+            purgatory.wake(purgatory.park(timeout_ms=100_000 + number))
+        assert _kept(purgatory) < 2_000
+        assert len(purgatory._due) == len(purgatory._lines) < 2_000
+        assert len(purgatory) == 2
+        assert await asyncio.wait_for(purgatory.park(timeout_ms=5), 5) is False
+        purgatory.close()
+        assert [await wait for wait in alive] == [False, False]
+
+    asyncio.run(test())
+
+
 def test_a_line_ends_with_the_last_who_waited_there() -> None:
     async def test() -> None:
         purgatory = Purgatory(SystemClock())
