@@ -89,7 +89,13 @@ class ClusterCell:
 
 def all_cells() -> list[ClusterCell]:
     """In the order of the report; cells of one setting stand together."""
-    return [*_metadata_cells(2_000), *_metadata_cells(10_000), *_replication_cells(), _scale_out_cell()]
+    return [
+        *_metadata_cells(2_000),
+        *_metadata_cells(10_000),
+        *_replicated_cells(),
+        *_leader_loss_cells(),
+        _scale_out_cell(),
+    ]
 
 
 def staged(kind: str, setting: Setting, rig: Rig, stack: ExitStack) -> Stage:
@@ -114,8 +120,7 @@ def _metadata_cells(partitions: int) -> Iterator[ClusterCell]:
     yield ClusterCell(f"controller-hold-{partitions}", setting, _controller_loss(hold), third, once=True)
 
 
-def _replication_cells() -> Iterator[ClusterCell]:
-    yield from _replicated_cells()
+def _leader_loss_cells() -> Iterator[ClusterCell]:
     small = Setting()
     second, soon = Floor("seconds", 1.0, ratio=False), Floor("seconds", 0.1, ratio=False)
     for name, make in (("", _impatient), ("-rdkafka", _rdkafka)):

@@ -22,9 +22,9 @@ MAX_RESPONSE_BYTES = 1 << 30
 
 _ROOM_BYTES = 64 * 1024
 _LARGEST_ROOM_BYTES = 4 * 1024 * 1024
-_NO_ROOM = memoryview(bytearray())
 """What is lent may be as large as this; larger answers are received where they stay. The room grows with what comes and
 stays so: memory that is new for every answer costs its bytes twice, as the system has to clear it."""
+_NO_ROOM = memoryview(bytearray())
 _TIMER_SLACK_S = 0.001
 """Timers fire a little early: their clock is coarser than the numbers they are set to."""
 
