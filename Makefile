@@ -18,14 +18,39 @@ UV := $(shell command -v uv 2>/dev/null)
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
+# Files go to workers, in the order of tests/conftest.py. One more than there are cores, since many wait: measured best.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS := $(shell expr $(CORES) + 1)
+SIDE_BY_SIDE = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SCENARIOS := logs groups quorum replication
+
+.PHONY: help test test-side-by-side test-fast test-long check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check ## Everything that must hold: check, then all tests that are not slow
-	$(BIN)/pytest -m 'not slow'
+test: $(READY) ## Everything that must hold: check beside all tests that are not slow; then those that measure time
+	@$(MAKE) --no-print-directory --jobs=2 check test-side-by-side
+	$(BIN)/pytest -m 'alone and not slow'
+
+test-side-by-side: $(READY) ## Of `test`, what several workers share
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m 'not alone and not slow'
+
+test-fast: $(READY) ## For every commit, in two minutes: unit, scenarios, tidy, and ten seeds of every scenario
+	$(BIN)/pytest $(SIDE_BY_SIDE) -q tests/tidy tests/scenarios tests/unit
+	@for scenario in $(SCENARIOS); do for seed in 1 6; do \
+	  echo --scenario $$scenario --seed $$seed --count 5; done; done | \
+	xargs -P $(CORES) -L 1 $(BIN)/python -m odradek.sim.run --quiet
+
+test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters, kill schedules, Delta, Iceberg, other Pythons
+	$(BIN)/pytest $(SIDE_BY_SIDE) --timeout=0 -m slow
+	$(MAKE) sim-long COUNT=$(or $(COUNT),200)
+	$(MAKE) chaos
+	@for each in python3.11 python3.12 python3.13 python3.14; do \
+	  if [ $$each != $(notdir $(PYTHON)) ] && $$each -c '$(SUITABLE)' 2>/dev/null; then \
+	    $(MAKE) test-fast PYTHON=$$each || exit 1; \
+	  else echo "NOT TESTED: $$each is not here, or is the one that \`make test\` takes"; fi; done
 
 fuzz: $(READY) ## Spoilt requests for longer than in `test` (ROUNDS=250 of 4,100, from a seed drawn anew or SEED=7)
 	ODRADEK_FUZZ_SEED=$${SEED:-$$RANDOM$$RANDOM} ODRADEK_FUZZ_ROUNDS=$${ROUNDS:-250} $(BIN)/pytest -s --timeout=0 tests/fuzz -k spoilt
@@ -45,10 +70,10 @@ sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups,
 	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
 
 sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew or SEED=7; a core each (COUNT=2000)
-	@seed=$${SEED:-$$RANDOM$$RANDOM}; count=$(or $(COUNT),2000); cores=$$(getconf _NPROCESSORS_ONLN); \
-	for scenario in logs groups quorum replication; do for start in $$(seq $$seed 100 $$((seed + count - 1))); do \
+	@seed=$${SEED:-$$RANDOM$$RANDOM}; count=$(or $(COUNT),2000); \
+	for scenario in $(SCENARIOS); do for start in $$(seq $$seed 100 $$((seed + count - 1))); do \
 	  echo --scenario $$scenario --seed $$start --count 100; done; done | \
-	xargs -P $$cores -L 1 $(BIN)/python -m odradek.sim.run --quiet
+	xargs -P $(CORES) -L 1 $(BIN)/python -m odradek.sim.run --quiet
 
 sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must be caught by some seed
 	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
+import functools
 from pathlib import Path
 
 from tests.compat import maven
 
 from bench.servers import CLUSTER_ID, Server
+from bench.tool_host import ToolHost, ToolRun
 
 HEAP = ["-Xms1G", "-Xmx1G", "-XX:+UseG1GC"]
 # Three JVMs share a machine with everything else; none of the measurements fills even this.
 HEAP_IN_A_CLUSTER = ["-Xms512M", "-Xmx1G", "-XX:+UseG1GC"]
-TOOL_TIMEOUT_S = 120
+KAFKA = (maven.KAFKA_BROKER, maven.KAFKA_TOOLS, maven.KAFKA_SHELL, maven.SLF4J_SIMPLE)
 
 
 class ApacheKafka(Server):
@@ -36,7 +37,7 @@ class ApacheKafka(Server):
 
 def jars() -> str:
     """The class path of the broker, its tools and a logger."""
-    return maven.classpath([maven.KAFKA_BROKER, maven.KAFKA_TOOLS, maven.KAFKA_SHELL, maven.SLF4J_SIMPLE])
+    return maven.classpath(KAFKA)
 
 
 def java(
@@ -55,13 +56,20 @@ def java(
     ]
 
 
-def tool(main_class: str, *arguments: object, given: str | None = None, check: bool = True) -> str:
+def tool(main_class: str, *arguments: object, given: str = "", check: bool = True) -> str:
     """Run one of Kafka's command-line tools; what it printed on both streams."""
-    command = java(
-        main_class, *map(str, arguments), options=["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    )
-    outcome = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-    said = outcome.stdout + outcome.stderr
-    if check and outcome.returncode != 0:
-        raise RuntimeError(f"{main_class} {' '.join(map(str, arguments))} exited with {outcome.returncode}:\n{said}")
-    return said
+    return tool_run(main_class, *arguments, given=given, check=check).said
+
+
+def tool_run(main_class: str, *arguments: object, given: str = "", check: bool = True) -> ToolRun:
+    """The same with streams and exit code apart, for tools whose output begins with a log line at times."""
+    run = tool_host().run(main_class, *map(str, arguments), given=given)
+    if check and run.exit_code != 0:
+        raise RuntimeError(f"{main_class} {' '.join(map(str, arguments))} exited with {run.exit_code}:\n{run.said}")
+    return run
+
+
+@functools.cache
+def tool_host() -> ToolHost:
+    """The JVM in which this process runs Kafka's tools."""
+    return ToolHost(maven.directory(KAFKA), loaded_anew=("kafka-tools-4", "kafka-shell-"))

@@ -10,7 +10,6 @@ import abc
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from bench import wire
+from odradek.testing.ports import free_port
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
@@ -35,8 +35,8 @@ class Seat:
     """A node's place in its cluster: who it is, where it listens, and what it does there."""
 
     node_id: int
-    port: int = field(default_factory=lambda: free_port())
-    controller_port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
+    controller_port: int = field(default_factory=free_port)
     roles: tuple[str, ...] = ("broker", "controller")
 
     @property
@@ -199,17 +199,3 @@ class OdradekServer(Server):
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "odradek", "start", str(self.properties_file)]
-
-
-_ports_given: set[int] = set()
-
-
-def free_port() -> int:
-    """A port nobody listens on just now, and another one each time: who gets it may take a while to listen there."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _ports_given:
-            _ports_given.add(port)
-            return port

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import confluent_kafka
 import kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from tests.compat.java_programs import java_command
+from tests.compat.java_programs import java_run
 
 GIVE_UP_S = 60.0
 MAX_REQUEST_BYTES = 2_000_000
@@ -271,15 +270,8 @@ class JavaClient(Client):
 
     def _run(self, mode: str, bootstrap: str, topic: str, settings: dict[str, str], given: list[str]) -> list[str]:
         words = [mode, bootstrap, topic, *(f"{name}={value}" for name, value in settings.items())]
-        outcome = subprocess.run(
-            java_command("RecordPipe", *words),
-            input="".join(f"{line}\n" for line in given),
-            capture_output=True,
-            text=True,
-            timeout=GIVE_UP_S * 2,
-            check=False,
-        )
-        assert outcome.returncode == 0, outcome.stderr[-3_000:]
+        outcome = java_run("RecordPipe", *words, given="".join(f"{line}\n" for line in given))
+        assert outcome.exit_code == 0, outcome.stderr[-3_000:]
         return outcome.stdout.splitlines()
 
 

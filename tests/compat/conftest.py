@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
+from bench.apache_kafka import ApacheKafka
 from bench.servers import Server
 from tests.compat import maven
 from tests.compat.brokers import created_topic, new_server
@@ -15,6 +16,19 @@ from tests.compat.members import QUICK_GROUPS, Member
 def server() -> Iterator[Server]:
     """The broker all tests share."""
     with new_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[Server]:
+    """One of Apache Kafka, whatever `COMPAT_SERVER` says; who asks for it is marked with `SHARES_KAFKA`."""
+    maven.require_java()
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with ApacheKafka(properties=settings) as running:
         yield running
 
 

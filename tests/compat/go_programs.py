@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.compat.once import alone_in
 
 SOURCES = Path(__file__).with_name("go")
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "go"
@@ -44,16 +45,16 @@ def environment() -> dict[str, str]:
 def _built() -> Path:
     """Built anew each time: Go itself knows what has changed."""
     binaries = CACHE / "bin"
-    binaries.mkdir(parents=True, exist_ok=True)
-    outcome = subprocess.run(
-        ["go", "build", "-o", f"{binaries}{os.sep}", "./franz", "./segmentio"],
-        cwd=SOURCES,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
+    with alone_in(binaries):
+        outcome = subprocess.run(
+            ["go", "build", "-o", f"{binaries}{os.sep}", "./franz", "./segmentio"],
+            cwd=SOURCES,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
     if outcome.returncode != 0:
         raise RuntimeError(f"Go could not build the programs:\n{outcome.stdout}{outcome.stderr}")
     return binaries

@@ -85,7 +85,7 @@ def kafka_python(voice: Voice, bootstrap: str, group: str, topic: str, settings:
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaError, RetriableError
 
     assignors: dict[str, Any] = {
         "range": RangePartitionAssignor,
@@ -106,7 +106,13 @@ def kafka_python(voice: Voice, bootstrap: str, group: str, topic: str, settings:
         reconnect_backoff_max_ms=500,
     )
     while not voice.stopping.is_set():
-        batches = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        try:
+            batches = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        except RetriableError:
+            # Whoever looks for the coordinator waits for new metadata, too, and kafka-python (3.0.12) expects nothing
+            # but a timeout there: if that request fails, poll raises why. A node that starts does this to it, as it
+            # closes connections until it serves, and so may any proxy before a node that is away.
+            continue
         voice.owns(each.partition for each in consumer.assignment())
         for partition, records in batches.items():
             for record in records:

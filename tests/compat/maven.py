@@ -6,7 +6,6 @@ Odradek: where there is no Java or no Maven, `require_java` skips with a word th
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.compat.once import made_once
 
 KAFKA_VERSION = "4.3.1"
 KAFKA_CLIENTS = f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
@@ -34,13 +34,17 @@ class ToolMissing(Exception):
 def artifact(coordinate: str) -> Path:
     """The one jar of `group:artifact:version`, without what it depends on."""
     _, name, version = coordinate.split(":")
-    directory = _resolved([coordinate], transitive=False)
-    return directory / f"{name}-{version}.jar"
+    return _resolved([coordinate], transitive=False) / f"{name}-{version}.jar"
 
 
 def classpath(coordinates: Iterable[str]) -> str:
     """A Java class path with these artifacts and all they depend on at run time."""
-    return f"{_resolved(list(coordinates), transitive=True)}{os.sep}*"
+    return f"{directory(coordinates)}{os.sep}*"
+
+
+def directory(coordinates: Iterable[str]) -> Path:
+    """Where the jars of these artifacts and of all they depend on at run time lie."""
+    return _resolved(list(coordinates), transitive=True)
 
 
 def require_java() -> None:
@@ -58,19 +62,11 @@ def _resolved(coordinates: list[str], *, transitive: bool) -> Path:
     key = hashlib.sha256(f"{sorted(coordinates)} {transitive}".encode()).hexdigest()[:12]
     home = CACHE / key
     jars = home / "jars"
-    done = home / "done"
-    if done.exists():
-        return jars
     missing = missing_tools()
-    if missing:
+    if missing and not (home / "done").exists():
         raise ToolMissing(f"{' and '.join(missing)} not installed")
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        # Three nodes of a cluster are made ready at once: two Mavens that copy to one place trip over each other.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            _copy(coordinates, home, jars, transitive=transitive)
-            done.touch()
+    # Three nodes of a cluster are made ready at once: two Mavens that copy to one place trip over each other.
+    made_once(home, lambda: _copy(coordinates, home, jars, transitive=transitive))
     return jars
 
 

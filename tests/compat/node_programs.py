@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.compat.once import made_once
 
 SOURCES = Path(__file__).with_name("node")
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "node"
@@ -33,19 +34,17 @@ def require_node() -> None:
 @functools.cache
 def installed() -> Path:
     """The directory where the programs and all that they import lie."""
-    packages = [SOURCES / name for name in ("package.json", "package-lock.json")]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in packages)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))).hexdigest()[:12]
     home = CACHE / digest
-    home.mkdir(parents=True, exist_ok=True)
+    made_once(home, lambda: _install(home))
+    return home
+
+
+def _install(home: Path) -> None:
     # Modules are looked up from where a program lies, so the programs lie beside what they import.
     for source in SOURCES.iterdir():
         shutil.copy(source, home)
-    if not (home / "done").exists():
-        command = ["npm", "ci", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund"]
-        outcome = subprocess.run(
-            command, cwd=home, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
-        )
-        if outcome.returncode != 0:
-            raise RuntimeError(f"npm could not install the packages:\n{outcome.stdout}{outcome.stderr}")
-        (home / "done").touch()
-    return home
+    command = ["npm", "ci", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund"]
+    outcome = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
+    if outcome.returncode != 0:
+        raise RuntimeError(f"npm could not install the packages:\n{outcome.stdout}{outcome.stderr}")

@@ -5,34 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
-from bench.apache_kafka import ApacheKafka
 from bench.servers import Server
-from tests.compat import maven
+from tests.compat.brokers import SHARES_KAFKA
 from tests.integration.cli import PATIENCE_S, Cli
 
-pytestmark = [pytest.mark.compat, pytest.mark.java]
+pytestmark = [pytest.mark.compat, pytest.mark.java, SHARES_KAFKA]
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Server]:
-    """One of Apache Kafka, whatever the other tests of this folder run against."""
-    maven.require_java()
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    with ApacheKafka(properties=settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def kafka(broker: Server, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+def kafka(apache_kafka: Server, tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """The command line with that broker."""
-    return Cli(broker.bootstrap, tmp_path_factory.mktemp("home"))
+    return Cli(apache_kafka.bootstrap, tmp_path_factory.mktemp("home"))
 
 
 def test_the_cluster(kafka: Cli) -> None:
@@ -109,14 +94,14 @@ def test_settings_rules_and_quotas(kafka: Cli) -> None:
     assert re.search("^No quotas are set", kafka.ok("quota", "list").out)
 
 
-def test_log_files_of_a_running_broker(kafka: Cli, broker: Server) -> None:
+def test_log_files_of_a_running_broker(kafka: Cli, apache_kafka: Server) -> None:
     """Whose indexes end in zeros while their segment is active."""
     settings = ("--config", "segment.bytes=1048576", "--config", "index.interval.bytes=500")
     kafka.ok("topic", "create", "stored", *settings)
     kafka.ok("produce", "stored", stdin=f"{'x' * 200}\n" * 10_000)
     kafka.ok("produce", "stored", "--compression", "lz4", stdin=f"{'x' * 200}\n" * 100)
-    (told,) = kafka.json("log", "verify", broker.data / "stored-0")
+    (told,) = kafka.json("log", "verify", apache_kafka.data / "stored-0")
     assert (told["records"], told["problems"]) == (10_100, [])
     assert told["segments"] >= 2
-    (shown,) = kafka.json("log", "dump", broker.data / "stored-0")
+    (shown,) = kafka.json("log", "dump", apache_kafka.data / "stored-0")
     assert 0 < shown["segments"][-1]["index_entries"] < 1000

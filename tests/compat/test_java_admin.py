@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 from bench.servers import Server
-from tests.compat.java_programs import java_command
+from tests.compat.java_programs import java_run
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
@@ -68,13 +67,7 @@ EXPECTED = {
 
 
 def test_admin_and_consumer_get_kafkas_answers(server: Server) -> None:
-    outcome = subprocess.run(
-        java_command("AdminScenario", server.bootstrap, f"admin-{os.getpid()}-"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    outcome = java_run("AdminScenario", server.bootstrap, f"admin-{os.getpid()}-")
     answers = dict(line.split("\t", 1) for line in outcome.stdout.splitlines())
     assert answers == EXPECTED, outcome.stderr[-3_000:]
-    assert outcome.returncode == 0
+    assert outcome.exit_code == 0

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-import subprocess
 from collections.abc import Iterator
 
 import pytest
-from bench.apache_kafka import ApacheKafka
 from bench.servers import Server
-from tests.compat.brokers import new_server
-from tests.compat.java_programs import java_command
+from tests.compat.brokers import SHARES_KAFKA, new_server
+from tests.compat.java_programs import java_run
 from tests.compat.members import QUICK_GROUPS, Member
 
 pytest.register_assert_rewrite("tests.integration.client_cases")
@@ -28,13 +26,8 @@ JAVA = pytest.mark.java
 PARTITIONS = 6
 
 
-@pytest.fixture(scope="module")
-def apache_kafka() -> Iterator[Server]:
-    with ApacheKafka(properties={"group.initial.rebalance.delay.ms": "0"}) as running:
-        yield running
-
-
 @JAVA
+@SHARES_KAFKA
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_case_against_apache_kafka(case: Case, apache_kafka: Server) -> None:
     asyncio.run(case(connect(apache_kafka.bootstrap)))
@@ -47,9 +40,7 @@ def test_keys_land_where_the_java_client_sends_them() -> None:
     keys += [draw.randbytes(draw.randrange(40)) for _ in range(2_000)]
     counts = [1, 2, 3, 7, 50, 1_000]
     lines = "\n".join([" ".join(map(str, counts)), *[base64.b64encode(key).decode() for key in keys]]) + "\n"
-    told = subprocess.run(
-        java_command("KeyPartitions"), input=lines, capture_output=True, text=True, check=True, timeout=60
-    )
+    told = java_run("KeyPartitions", given=lines)
     expected = [[int(number) for number in line.split()] for line in told.stdout.splitlines()]
     assert len(expected) == len(keys)
     for key, (hashed, *places) in zip(keys, expected, strict=True):

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from tests.integration.cli import PATIENCE_S, Cli
 
+from odradek.testing.ports import free_port
+
 COMMANDS = [
     ["topic", "list"],
     ["topic", "describe", "t"],
@@ -31,9 +33,7 @@ COMMANDS = [
 
 def nobody() -> str:
     """An address where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -12,6 +12,8 @@ from tests.integration.cluster_asking import active_controller, ask, create_topi
 from odradek.client.admin.cluster import ConfigChange, ConfigResource, ResourceType
 from odradek.testing.cluster import ClusterNode, RunningCluster, running_cluster
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from tests.integration.cluster_asking import ask, create_topic, eventually, topics
 
 from odradek.configdef import format_properties
+from odradek.testing.ports import free_ports
 from odradek.testing.process import NodeProcess
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -24,17 +24,6 @@ def odradek(*arguments: str) -> str:
     ran = subprocess.run([sys.executable, "-m", "odradek", *arguments], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran
     return ran.stdout
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 class Dynamic:

@@ -260,6 +260,7 @@ def test_commits_of_nobody_for_a_group_with_members(member: Membership, new_topi
     assert offsets_of(member.connection, member.group) == {}
 
 
+@pytest.mark.alone
 def test_a_storm_of_heartbeats(server: Server, member: Membership) -> None:
     """From the member and from strangers, as fast as they can; others are served meanwhile."""
     rounds, connections = 40, 10
@@ -317,6 +318,7 @@ def test_megabytes_of_metadata_of_those_who_never_join_are_not_kept(
 
 
 @pytest.mark.skipif(IS_KAFKA, reason="Apache Kafka 4.3.1 took more than a minute for the first generation")
+@pytest.mark.alone
 def test_ten_thousand_members(tmp_path: Path) -> None:
     """They share a generation, which goes into the log as one record, and all of them can leave."""
     wanted = CROWD + 500

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import textwrap
@@ -15,15 +14,9 @@ from pathlib import Path
 import pytest
 
 from odradek.testing import running_node
+from odradek.testing.ports import free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_the_step_that_starts_a_node_in_ci(tmp_path: Path) -> None:

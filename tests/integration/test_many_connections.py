@@ -17,7 +17,10 @@ from tests.compat.brokers import IS_KAFKA, new_server, running
 from tests.compat.patience import eventually
 
 IDLE_CONNECTIONS = 2_000
-pytestmark = pytest.mark.skipif(IS_KAFKA, reason="the memory of a JVM is its heap, whatever it holds")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(IS_KAFKA, reason="the memory of a JVM is its heap, whatever it holds"),
+]
 
 
 def test_two_thousand_idle_connections(server: Server) -> None:

@@ -14,6 +14,8 @@ from odradek.client.admin.topics import NewTopic
 from odradek.client.cluster import PartitionInfo, TopicPartition
 from odradek.testing.cluster import RunningCluster, running_cluster
 
+pytestmark = pytest.mark.alone
+
 MB = 1_000_000
 BROKERS = (1, 2, 3)
 

@@ -1,14 +1,19 @@
-"""Many seeds of a scenario, played by as many processes as there are cores."""
+"""Many seeds of a scenario, in parts that the processes of a test run share among them."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.compat.once import made_once
 
 from odradek.sim.run import play
 from odradek.values import value
+
+SEEDS_A_PART = 20
 
 
 @value
@@ -22,11 +27,30 @@ class Played:
     simulated_s: float
 
 
-def play_all(scenario: str, seeds: Sequence[int]) -> list[Played]:
-    """In the order of the seeds."""
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=spawning) as processes:
-        return list(processes.map(_play, [scenario] * len(seeds), seeds, chunksize=4))
+Player: TypeAlias = Callable[[str, Sequence[int]], list[Played]]
+"""Plays these seeds of that scenario, unless they were played in this test run already."""
+
+
+def parts(seeds: Sequence[int]) -> list[Sequence[int]]:
+    """As many as are one test."""
+    return [seeds[start : start + SEEDS_A_PART] for start in range(0, len(seeds), SEEDS_A_PART)]
+
+
+def part_name(seeds: Sequence[int]) -> str:
+    """As a test's parameter is called."""
+    return f"{seeds[0]}-{seeds[-1]}"
+
+
+def played_once(directory: Path, scenario: str, seeds: Sequence[int]) -> list[Played]:
+    """In the order of the seeds. Who needs a part that another process is playing just now waits for it."""
+    home = directory / f"{scenario}-{part_name(seeds)}"
+    kept = home / "played.json"
+    made_once(home, lambda: _keep(kept, [_play(scenario, seed) for seed in seeds]))
+    return [Played(**(each | {"broken": tuple(each["broken"])})) for each in json.loads(kept.read_text())]
+
+
+def _keep(kept: Path, played: list[Played]) -> None:
+    kept.write_text(json.dumps([asdict(each) for each in played]))
 
 
 def _play(scenario: str, seed: int) -> Played:

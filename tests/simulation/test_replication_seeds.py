@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from tests.simulation.playing import Played, play_all
+from tests.simulation.playing import Played, Player, part_name, parts
 
 from odradek.sim.replication import FEWEST_FAULTS, FEWEST_OPERATIONS, SHORTEST_S, STATES
 from odradek.sim.trace import OPERATION
@@ -12,23 +14,20 @@ SEEDS = range(1, 201)
 """Seeds 10, 15 and 17 found a follower whose last epoch had no record, and who asked for ever because of it."""
 
 
-@pytest.fixture(scope="module")
-def played() -> list[Played]:
-    return play_all("replication", SEEDS)
-
-
-@pytest.mark.timeout(1200)
-def test_every_promise_holds(played: list[Played]) -> None:
+@pytest.mark.split
+@pytest.mark.parametrize("seeds", parts(SEEDS), ids=part_name)
+def test_every_promise_holds(play_part: Player, seeds: Sequence[int]) -> None:
+    played = play_part("replication", seeds)
     broken = {each.seed: each.broken for each in played if each.broken}
     assert broken == {}, f"make sim SCENARIO=replication SEED={min(broken)} shows how it came to this"
-
-
-def test_every_seed_is_worth_something(played: list[Played]) -> None:
     assert [each.seed for each in played if falls_short(each)] == []
 
 
-def test_the_seeds_meet_every_state_that_matters(played: list[Played]) -> None:
+@pytest.mark.split
+@pytest.mark.timeout(1200)
+def test_the_seeds_meet_every_state_that_matters(play_part: Player) -> None:
     """Seeds that never reach a state would prove nothing about it."""
+    played = [each for seeds in parts(SEEDS) for each in play_part("replication", seeds)]
     met = {state for each in played for state in each.marks}
     assert [state for state in STATES if state not in met] == []
     assert sum(each.acknowledged for each in played) > FEWEST_OPERATIONS * len(SEEDS)

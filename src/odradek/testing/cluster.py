@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import pathlib
-import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -17,10 +16,10 @@ from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
 from odradek.server.directories import format_directories
+from odradek.testing.ports import HOST, free_port
 from odradek.testing.process import NodeFailed, NodeProcess
 from odradek.testing.thread import NodeThread
 
-HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 101
 """Of controllers that are no brokers; brokers count from 1."""
 
@@ -82,7 +81,7 @@ class ClusterNode(abc.ABC):
         self.log_dirs = 1
         """How many directories its data is spread over; they are `data`, `data-2` and so on."""
         self.host = host
-        self.port, self.controller_port = ports or _two_free_ports()
+        self.port, self.controller_port = ports or (free_port(), free_port())
 
     def __repr__(self) -> str:
         return f"node {self.node_id}"
@@ -329,11 +328,3 @@ def _format(node: ClusterNode, cluster_id: str) -> None:
         unformatted=config.log_dirs,
         initial_controllers=None,
     )
-
-
-def _two_free_ports() -> tuple[int, int]:
-    """Ports that nobody has now: others must be told them before the node that will have them has started."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind((HOST, 0))
-        second.bind((HOST, 0))
-        return first.getsockname()[1], second.getsockname()[1]

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from odradek.adapters.entropy import SystemEntropy
 from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
-from odradek.testing.cluster import HOST, ClusterNode, close_all, configure, node_roles, start_all
+from odradek.testing.cluster import ClusterNode, close_all, configure, node_roles, start_all
+from odradek.testing.ports import HOST
 from odradek.testing.process import READY, START_PATIENCE_S, STOP_PATIENCE_S, NodeFailed, node_environment
 
 CONTROLLER_PORT_DISTANCE = 10_000

@@ -8,10 +8,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 
+from odradek.testing.ports import HOST
 from odradek.testing.process import NodeFailed, NodeProcess
 from odradek.testing.thread import NodeThread
 
-HOST = "127.0.0.1"
 _PORT = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+)")
 
 

@@ -61,7 +61,6 @@ def drawn(cls: type[Message], version: int) -> list[bytes]:
         max_examples=EXAMPLES_PER_VERSION,
         derandomize=True,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(message=structs(cls, version))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -31,22 +31,32 @@ from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
 _sessions: list[SparkSession] = []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """As the plugin's, but ended after the last test of this folder: the tests after it need the memory."""
-    session = open_test_session(MASTER, tmp_path_factory.mktemp("spark"))
-    _sessions.append(session)
-    return session
+    """As the plugin's, but ended after the last of the tests that need it: others need the memory."""
+    if not _sessions:
+        _sessions.append(open_test_session(MASTER, tmp_path_factory.mktemp("spark")))
+    return _sessions[0]
 
 
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    if _sessions and (nextitem is None or HERE not in nextitem.path.parents):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """After the test's own fixtures, which may still ask the session."""
+    yield
+    if _sessions and (nextitem is None or not _needs_spark(nextitem)):
         stop_session(_sessions.pop())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What Spark hands to Python comes through sockets that PySpark leaves to the garbage collector."""
     item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+    if _needs_spark(item):
+        # One worker runs them all: a session takes more CPU to start than most of these tests.
+        item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,10 +18,13 @@ from odradek.ports import FileSlice, Loan, Part, Wire
 class Recorder:
     """Keeps all it gets; `answer` may send something back."""
 
+    made: ClassVar[list[Recorder]] = []
+
     def __init__(self, wire: Wire, answer: Callable[[Wire, bytes], None] | None = None) -> None:
+        self.made.append(self)
         self.wire = wire
         self.answer = answer
-        self.data = b""
+        self.data = bytearray()  # As bytes, all that came before would be copied for every piece: seconds for 25 MiB.
         self.ends: list[Exception | None] = []
         self.drains = 0
         self._space = memoryview(bytearray(65536))
@@ -53,7 +56,19 @@ class Recorder:
 
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(test())
+    asyncio.run(_closing_if_it_fails(test))
+
+
+async def _closing_if_it_fails(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    """The sockets of a test that failed, left open, would fail whichever test runs while they are collected."""
+    try:
+        await test()
+    except BaseException:
+        for recorder in Recorder.made:
+            recorder.wire.close()
+        raise
+    finally:
+        Recorder.made.clear()
 
 
 async def pair(answer: Callable[[Wire, bytes], None] | None = None) -> tuple[Recorder, Recorder]:

@@ -252,7 +252,7 @@ def test_a_declared_count_allocates_nothing() -> None:
     assert peak < 100_000
 
 
-@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(version=st.sampled_from([4, 7, 12, 17, 18]), data=st.data())
 def test_changed_bytes_decode_or_are_malformed(version: int, data: st.DataObject) -> None:
     encoded = bytearray(encode(data.draw(structs(FetchRequest, version)), version))  # type: ignore[arg-type]

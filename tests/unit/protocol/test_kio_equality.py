@@ -84,7 +84,6 @@ def test_kio_has_every_version_declared_here_but_those_of_zookeeper_mode() -> No
     max_examples=EXAMPLES_PER_VERSION,
     derandomize=True,
     database=None,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data())

@@ -21,7 +21,7 @@ WITHOUT_KIO = [
 
 
 @pytest.mark.parametrize(("cls", "version"), WITHOUT_KIO)
-@settings(max_examples=10, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_read_back_as_written(data: st.DataObject, cls: type[Message], version: int) -> None:
     message = data.draw(structs(cls, version))

@@ -148,5 +148,5 @@ class LogAndModel(RuleBasedStateMachine):
             assert (None if found is None else found.offset) == expected
 
 
-LogAndModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LogAndModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestLogAgainstModel = LogAndModel.TestCase
