@@ -188,13 +188,23 @@ class PartitionChange:
         self.removing_replicas = self.adding_replicas = ()
 
     def _settle_elr(self) -> None:
-        """Below min.insync.replicas nothing more is acknowledged, so who leaves the ISR then still has all of it."""
+        """Below min.insync.replicas nothing more is acknowledged, so who leaves the ISR then still has all of it.
+
+        Unless it is a replica no more, which deletes its log: it must not be eligible once it is one again. Whoever
+        comes only now has none either, though an older version may have left it in the ELR.
+        """
         if len(self.isr) >= self._min_isr:
             self._elr = ()
             return
-        candidates = dict.fromkeys(sorted((*self._elr, *self._partition.isr)))
+        before = self._partition
+        candidates = dict.fromkeys(sorted((*self._elr, *before.isr)))
         self._elr = tuple(
-            replica for replica in candidates if replica not in self.isr and replica != self.unclean_replica
+            replica
+            for replica in candidates
+            if replica in before.replicas
+            and replica in self.replicas
+            and replica not in self.isr
+            and replica != self.unclean_replica
         )
 
     def _last_known_leader(self, leader: NodeId) -> list[int] | None:
@@ -234,7 +244,7 @@ class PartitionChange:
 
     def _last_known_may_lead(self) -> bool:
         known = self._partition.last_known_elr
-        if not self._electorate.with_elr or self.isr or self._elr or len(known) != 1:
+        if not self._electorate.with_elr or self.isr or self._elr or len(known) != 1 or known[0] not in self.replicas:
             return False
         return self._electorate.accepts(self._partition, known[0])
 
