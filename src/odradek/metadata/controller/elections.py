@@ -129,7 +129,9 @@ class PartitionChange:
             leader = elected
             if elected in self._elr:
                 self.isr = (elected,)
-                self._elr = tuple(replica for replica in self._elr if replica != elected)
+                # Where it is enough alone it acknowledges alone: min.insync.replicas was lowered while nobody led.
+                alone = self._min_isr <= 1
+                self._elr = () if alone else tuple(replica for replica in self._elr if replica != elected)
             if unclean:
                 isr = (elected,)
                 if before.leader_recovery_state != RECOVERING:
