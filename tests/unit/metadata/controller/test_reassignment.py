@@ -106,6 +106,29 @@ def test_a_move_is_cancelled() -> None:
     assert partition.directories == the_partition(IMAGE).directories
 
 
+@pytest.mark.parametrize(
+    ("target", "replicas", "adding", "removing"),
+    [
+        ([1, 2], (1, 2), (), ()),
+        ([1, 2, 3], (1, 2, 3), (3,), ()),
+        ([1, 4], (1, 4, 2, 3), (4,), (2, 3)),
+        ([3, 4], (3, 4, 1, 2), (3, 4), (1, 2)),
+        ([1, 3], (1, 3, 2), (3,), (2,)),
+        ([1], (1,), (), ()),
+    ],
+    ids=["back", "both", "elsewhere", "further", "the same", "fewer"],
+)
+def test_a_move_is_redirected_though_its_target_is_dead(
+    target: list[int], replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> None:
+    dead = cluster(broker(1), broker(2), broker(3, fenced=True), broker(4))
+    _, moving = move(with_topic(dead, led_by(1, [1, 2])), [1, 3])
+    code, after = move(moving, target)
+    partition = the_partition(after)
+    assert code is ErrorCode.NONE
+    assert (partition.replicas, partition.adding_replicas, partition.removing_replicas) == (replicas, adding, removing)
+
+
 def test_what_only_new_replicas_have_is_not_thrown_away_unasked() -> None:
     image = with_topic(FOUR, led_by(3, [3, 1, 2], [3], adding_replicas=[3], removing_replicas=[2]))
     code, _ = move(image, None)
