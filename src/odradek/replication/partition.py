@@ -83,6 +83,9 @@ class Partition:
         previous = self.state
         new_epoch = state.leader_epoch != previous.leader_epoch
         if not new_epoch and state.partition_epoch <= previous.partition_epoch:
+            if self.leadership is not None and state.partition_epoch == previous.partition_epoch:
+                self.leadership.in_sync.learn()
+                self.advance(now_ms)
             return
         self.state = state
         self.is_leader = state.leader == self.node_id
@@ -303,7 +306,7 @@ class Partition:
             return False
         self.state = replace(self.state, isr=isr, partition_epoch=partition_epoch)
         self.leadership.partition_epoch = partition_epoch
-        self.leadership.in_sync.commit(isr)
+        self.leadership.in_sync.agree(isr)
         return self.advance(now_ms)
 
     def isr_refused(self, proposal: IsrProposal, *, now_ms: int) -> bool:

@@ -9,11 +9,16 @@ from odradek.server.hosting import Hosting
 
 
 async def apply_changes(hosting: Hosting, image: Image, changes: Changes) -> None:
-    """Make the hosted partitions what the newest image says, at the cost of what changed."""
+    """Make the hosted partitions what the newest image says, at the cost of what changed.
+
+    A partition whose registration and settings change together takes both over in one step. With one before the other
+    a leader could acknowledge alone: under the new ISR and the old min.insync.replicas, or the other way round, though
+    the controller made others eligible on the ground that nobody can.
+    """
     hosting.replicas.learn(image)
     topics = changes.topics
     if topics.created or topics.changed or topics.deleted:
-        await hosting.apply_topics_gradually(topics)
+        await hosting.apply_topics_gradually(topics, changes.configs)
     new = {created.topic.name: None for created in topics.created if created.before is None}
     for resource_type, name in changes.configs:
         if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:

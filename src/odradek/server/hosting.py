@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from odradek.ids import NodeId, Uuid
+from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.image.topics import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
@@ -61,9 +62,12 @@ class Hosting:
         for _ in self._topic_steps(changes):
             pass
 
-    async def apply_topics_gradually(self, changes: TopicChanges) -> None:
-        """The same, with other work between: opening a thousand logs would make every client wait."""
-        for done, _ in enumerate(self._topic_steps(changes), 1):
+    async def apply_topics_gradually(self, changes: TopicChanges, configured: Collection[Resource] = ()) -> None:
+        """The same, with other work between: opening a thousand logs would make every client wait.
+
+        Of partitions that change, those whose settings are among the `configured` take them over too.
+        """
+        for done, _ in enumerate(self._topic_steps(changes, configured), 1):
             if done % PARTITIONS_A_TURN == 0:
                 await asyncio.sleep(0)
 
@@ -108,7 +112,7 @@ class Hosting:
         if throttled_anew:
             self.replicas.on_throttles()
 
-    def _topic_steps(self, changes: TopicChanges) -> Iterator[None]:
+    def _topic_steps(self, changes: TopicChanges, configured: Collection[Resource] = ()) -> Iterator[None]:
         for topic in changes.deleted:
             yield from self._delete(topic)
         for created in changes.created:
@@ -117,9 +121,11 @@ class Hosting:
                 if self._node_id in registration.replicas:
                     self._host(created.topic, index, registration)
                     yield
+        all_are = any(resource_type == BROKER_RESOURCE for resource_type, _ in configured)
         for changed in changes.changed:
+            with_config = all_are or (TOPIC_RESOURCE, changed.topic.name) in configured
             for index in changed.partitions:
-                self._change(changed.topic, index, changed.topic.partitions[index])
+                self._change(changed.topic, index, changed.topic.partitions[index], with_config=with_config)
                 yield
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
@@ -165,7 +171,7 @@ class Hosting:
             self.on_opened(hosted)
         return True
 
-    def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+    def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, with_config: bool) -> None:
         hosted = self.replicas.find_by_id(topic.topic_id, index)
         if hosted is None:
             if self._node_id in registration.replicas and not self.replicas.is_offline(topic.topic_id, index):
@@ -174,6 +180,8 @@ class Hosting:
             self.replicas.remove(hosted)
             self.replicas.discard(hosted)
         else:
+            if with_config:
+                hosted.partition.log.config = self._log_config_of(topic.name)
             self._reconsider(hosted, registration)
 
     def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:

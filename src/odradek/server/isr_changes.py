@@ -29,6 +29,11 @@ ANSWER_TIMEOUT_MS = 30_000
 PAUSE_S = 0.05
 """Before what the controller could not decide is asked again."""
 
+DIFFERS_AFTER_S = 5.0
+"""So long after the controller said that it has moved on, a leader without news takes its partition epoch for another
+than the controller's (ADR 14), and asks once more with one that is surely ahead: `EPOCHS_AHEAD`."""
+EPOCHS_AHEAD = 1_000
+
 _SETTLED_BY_METADATA = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -58,6 +63,9 @@ class IsrChanges:
         self._channel = channel
         self._node_id = node_id
         self._waiting: dict[Hosted, IsrProposal] = {}
+        self._ahead: dict[Hosted, IsrProposal] = {}
+        """Proposals to ask for with a partition epoch that the controller cannot have."""
+        self._doubts: dict[Hosted, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
         self.expands = self.shrinks = self.refusals = 0
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
@@ -74,6 +82,8 @@ class IsrChanges:
         self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
+        for doubt in self._doubts.values():
+            doubt.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -102,7 +112,7 @@ class IsrChanges:
         if not asked:
             return {}
         request = AlterPartitionRequest(
-            broker_id=self._node_id, broker_epoch=self._replicas.surroundings.broker_epoch, topics=_topics(asked)
+            broker_id=self._node_id, broker_epoch=self._replicas.surroundings.broker_epoch, topics=self._topics(asked)
         )
         try:
             response: AlterPartitionResponse = await self._channel.ask(request, timeout_ms=ANSWER_TIMEOUT_MS)
@@ -146,6 +156,8 @@ class IsrChanges:
             self.refusals += 1
             moved = partition.isr_refused(proposal, now_ms=now_ms)
         else:
+            if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
+                self._doubt(hosted, proposal)
             return answer.error_code in _SETTLED_BY_METADATA
         if moved:
             hosted.committed()
@@ -153,27 +165,44 @@ class IsrChanges:
             self._replicas.welcome(hosted)  # Whoever caught up meanwhile had to wait for this answer.
         return True
 
+    def _doubt(self, hosted: Hosted, proposal: IsrProposal) -> None:
+        """What the controller decided should be here soon. If it is not, the two count differently."""
+        previous = self._doubts.pop(hosted, None)
+        if previous is not None:
+            previous.cancel()
+        loop = asyncio.get_running_loop()
+        self._doubts[hosted] = loop.call_later(DIFFERS_AFTER_S, self._ask_ahead, hosted, proposal)
+
+    def _ask_ahead(self, hosted: Hosted, proposal: IsrProposal) -> None:
+        del self._doubts[hosted]
+        if _stands(hosted, proposal):
+            log.warning(
+                "The controller has another partition epoch for %s: it is asked to put the partition on record", hosted
+            )
+            self._ahead[hosted] = proposal
+            self.submit(hosted, proposal)
+
+    def _topics(self, asked: dict[Hosted, IsrProposal]) -> list[RequestedTopicData]:
+        topics: dict[Uuid, RequestedTopicData] = {}
+        for hosted, proposal in asked.items():
+            ahead = EPOCHS_AHEAD if self._ahead.pop(hosted, None) is proposal else 0
+            topic = topics.setdefault(hosted.topic_id, RequestedTopicData(topic_id=hosted.topic_id, partitions=[]))
+            topic.partitions.append(
+                RequestedPartitionData(
+                    partition_index=hosted.index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr=list(proposal.isr),
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=replica, broker_epoch=epoch)
+                        for replica, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
+                    ],
+                    partition_epoch=proposal.partition_epoch + ahead,
+                )
+            )
+        return list(topics.values())
+
 
 def _stands(hosted: Hosted, proposal: IsrProposal) -> bool:
     """Whether it is still what the leader wants: the cluster may have agreed on something else meanwhile."""
     leadership = hosted.partition.leadership
     return leadership is not None and leadership.in_sync.proposal is proposal
-
-
-def _topics(asked: dict[Hosted, IsrProposal]) -> list[RequestedTopicData]:
-    topics: dict[Uuid, RequestedTopicData] = {}
-    for hosted, proposal in asked.items():
-        topic = topics.setdefault(hosted.topic_id, RequestedTopicData(topic_id=hosted.topic_id, partitions=[]))
-        topic.partitions.append(
-            RequestedPartitionData(
-                partition_index=hosted.index,
-                leader_epoch=proposal.leader_epoch,
-                new_isr=list(proposal.isr),
-                new_isr_with_epochs=[
-                    BrokerState(broker_id=replica, broker_epoch=epoch)
-                    for replica, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
-                ],
-                partition_epoch=proposal.partition_epoch,
-            )
-        )
-    return list(topics.values())

@@ -120,6 +120,29 @@ def test_one_who_is_being_let_in_counts_whatever_image_comes_late() -> None:
     assert fetch(replica, THREE, 2, now_ms=60_000).high_watermark_moved
 
 
+def test_who_leaves_counts_until_the_image_says_so() -> None:
+    """The controller may have raised min.insync.replicas before it agreed, and made the one that leaves eligible: this
+    leader, which has the answer but not yet the setting, must not acknowledge alone."""
+    replica = led(isr=(ME, TWO))
+    fetch(replica, TWO, 0)
+    write(replica)
+    proposal = replica.lagging(5_000)
+    assert proposal is not None
+    assert proposal.isr == (ME,)
+    assert replica.isr_agreed(proposal, leader_epoch=0, partition_epoch=1, isr=(ME,), now_ms=5_000) is False
+    assert (replica.state.isr, replica.outcome(1)) == ((ME,), None)
+    another = fetch(replica, THREE, 1, now_ms=5_000).proposal
+    assert another is not None
+    assert replica.isr_refused(another, now_ms=5_000) is False
+    assert replica.outcome(1) is None
+    replica.log.config = LogConfig(min_insync_replicas=2)
+    replica.apply(PartitionState(ME, LeaderEpoch(0), 1, ALL, (ME,)), now_ms=5_000)
+    assert replica.outcome(1) is None
+    replica.log.config = LogConfig(min_insync_replicas=1)
+    replica.apply(PartitionState(ME, LeaderEpoch(0), 1, ALL, (ME,)), now_ms=5_000)
+    assert replica.outcome(1) is ErrorCode.NONE
+
+
 def test_a_newer_word_of_the_cluster_ends_a_proposal() -> None:
     replica = led(isr=(ME, TWO))
     proposal = fetch(replica, THREE, 0).proposal

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from tests.unit.server.replica_rig import ReplicaRig
 from tests.unit.server.rig import Rig
 
 from odradek.metadata.image.topics import UNASSIGNED_DIRECTORY
-from odradek.metadata.records import ConfigRecord
+from odradek.metadata.records import ConfigRecord, PartitionChangeRecord
 
 TWO_DIRECTORIES = {"log.dirs": "/data/a,/data/b"}
 
@@ -73,3 +75,30 @@ def test_settings_reach_the_logs_that_they_are_for() -> None:
         assert rig.node.replicas.require("other", 0).partition.log.config.retention_ms == 604_800_000
 
     rig.run(run)
+
+
+@pytest.mark.parametrize(
+    ("isr", "least", "leader", "new_least"),
+    [([1, 2], "1", -2, "2"), ([1], "2", 2, "1")],
+    ids=["fewer in sync and more needed", "deposed and fewer needed"],
+)
+def test_registration_and_settings_are_taken_over_in_one_step(
+    isr: list[int], least: str, leader: int, new_least: str
+) -> None:
+    """Under either of them with the old one of the other, broker 1 would acknowledge what only it has."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        rig.brokers[2].crash()
+        await rig.create_topic("t", [[1, 2]], isr=isr, configs={"min.insync.replicas": least})
+        await rig.produce(1, "t", b"alone", acks=1)
+        topic_id = rig.image.topics.by_name["t"].topic_id
+        new_isr = [1] if leader < 0 else [leader]
+        await rig.commit(
+            ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value=new_least),
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=new_isr, leader=leader),
+        )
+        assert rig.hosted(1, "t").partition.log.min_insync_replicas == int(new_least)
+        assert rig.ends("t")[1] == (0, 1)
+
+    rig.run(test)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from odradek.decisions import Decision
 from odradek.ids import NodeId
 from odradek.metadata.controller import decided
@@ -16,6 +18,7 @@ from odradek.metadata.image.topics import (
     PartitionRegistration,
     TopicImage,
     merged,
+    partition_record,
 )
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode
@@ -70,6 +73,10 @@ class _Alteration:
         if not self._with_epochs:
             members = [BrokerState(broker_id=each, broker_epoch=_ANY_EPOCH) for each in asked.new_isr]
         partition = topic.partitions[index]
+        if self._counts_differently(partition, asked):
+            partition = replace(partition, partition_epoch=asked.partition_epoch + 1)
+            self.records.append(partition_record(topic.topic_id, index, partition))
+            return _refusal(index, ErrorCode.INVALID_UPDATE_VERSION)
         wrong = self._wrong_with(partition, asked, members)
         if wrong is not ErrorCode.NONE:
             return _refusal(index, wrong)
@@ -94,6 +101,19 @@ class _Alteration:
             isr=list(partition.isr),
             leader_recovery_state=partition.leader_recovery_state,
             partition_epoch=partition.partition_epoch,
+        )
+
+    def _counts_differently(self, partition: PartitionRegistration, asked: RequestedPartitionData) -> bool:
+        """Whether the leader of this very epoch is ahead in partition epochs.
+
+        Earlier versions of Odradek replayed a ClearElrRecord without raising it, and their snapshots stay; all changes
+        since only add to what each node has. The whole partition on record, with an epoch of its own, makes all nodes
+        agree again (ADR 14). A controller that is none any more gets nothing on record.
+        """
+        return (
+            self._broker_id == partition.leader
+            and asked.leader_epoch == partition.leader_epoch
+            and asked.partition_epoch > partition.partition_epoch
         )
 
     def _wrong_with(

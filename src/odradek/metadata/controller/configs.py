@@ -6,18 +6,19 @@ broker can do. A resource is changed as a whole or not at all; the others of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
 from odradek.configdef import ConfigTable, ConfigType, value_text
 from odradek.decisions import Decision
 from odradek.metadata.controller import decided, repeated
+from odradek.metadata.controller.leadership import forgotten_eligible_leaders
 from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
 from odradek.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
-from odradek.metadata.records import ClearElrRecord, ConfigRecord
+from odradek.metadata.records import ConfigRecord
 from odradek.metadata.topic_names import name_error
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -126,7 +127,7 @@ def _alter(
             if text != before.get(key) or name[0] == BROKER_RESOURCE
         ]
     if _with_elr(image):
-        records += _forgotten_eligible_leaders(records)
+        records += _forgotten_eligible_leaders(image, records)
     return records, failures
 
 
@@ -149,14 +150,14 @@ def _check_min_isr(image: Image, resource: Resource, changes: Mapping[str, str |
         )
 
 
-def _forgotten_eligible_leaders(records: Sequence[Message]) -> list[Message]:
-    """Who was eligible under another min.insync.replicas may lack what was acknowledged under this one."""
-    forgotten: list[Message] = []
-    for record in records:
-        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS:
-            name = record.resource_name if record.resource_type == TOPIC_RESOURCE else ""
-            forgotten.append(ClearElrRecord(topic_name=name))
-    return forgotten
+def _forgotten_eligible_leaders(image: Image, records: Sequence[Message]) -> Iterator[Message]:
+    """Who was eligible under another min.insync.replicas may lack what is acknowledged under this one."""
+    changed = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS]
+    if any(record.resource_type == BROKER_RESOURCE for record in changed):
+        yield from forgotten_eligible_leaders(image.topics.by_name.values())
+        return
+    named = [record.resource_name for record in changed if record.resource_type == TOPIC_RESOURCE]
+    yield from forgotten_eligible_leaders([image.topics.by_name[name] for name in named])
 
 
 def _judged(after: Mapping[str, str], before: Mapping[str, str], table: ConfigTable) -> dict[str, str]:

@@ -62,6 +62,11 @@ class Electorate:
             return False
         return replica not in partition.replicas or broker.has_online_directory(partition.directory(replica))
 
+    def lacks_directory(self, partition: PartitionRegistration, replica: NodeId) -> bool:
+        """Whether that broker does not have the directory, alive or not, that its replica was in."""
+        broker = self._brokers.get(replica)
+        return broker is not None and not broker.has_online_directory(partition.directory(replica))
+
     def default_directory(self, replica: NodeId) -> Uuid:
         """Where a new replica goes: a broker with several directories chooses and tells later (KIP-858)."""
         return default_directory(self._brokers.get(replica))
@@ -129,7 +134,9 @@ class PartitionChange:
             leader = elected
             if elected in self._elr:
                 self.isr = (elected,)
-                self._elr = tuple(replica for replica in self._elr if replica != elected)
+                # Where it is enough alone it acknowledges alone: min.insync.replicas was lowered while nobody led.
+                alone = self._min_isr <= 1
+                self._elr = () if alone else tuple(replica for replica in self._elr if replica != elected)
             if unclean:
                 isr = (elected,)
                 if before.leader_recovery_state != RECOVERING:
@@ -188,23 +195,46 @@ class PartitionChange:
         self.removing_replicas = self.adding_replicas = ()
 
     def _settle_elr(self) -> None:
-        """Below min.insync.replicas nothing more is acknowledged, so who leaves the ISR then still has all of it."""
+        """Below min.insync.replicas nothing more is acknowledged, so who leaves the ISR then still has all of it.
+
+        Unless it is a replica no more, which deletes its log: it must not be eligible once it is one again. Whoever
+        comes only now has none either, though an older version may have left it in the ELR.
+        """
         if len(self.isr) >= self._min_isr:
             self._elr = ()
             return
-        candidates = dict.fromkeys(sorted((*self._elr, *self._partition.isr)))
+        before = self._partition
+        candidates = dict.fromkeys(sorted((*self._elr, *before.isr)))
         self._elr = tuple(
-            replica for replica in candidates if replica not in self.isr and replica != self.unclean_replica
+            replica
+            for replica in candidates
+            if replica in before.replicas
+            and replica in self.replicas
+            and replica not in self.isr
+            and replica != self.unclean_replica
+            and not self._begins_anew(replica)
         )
 
+    def _begins_anew(self, replica: NodeId) -> bool:
+        """Whether it tells of a log in place of one that was in a directory it does not have any more: an empty one.
+
+        The only replica is left as it is: nobody else could have more.
+        """
+        if replica not in self.directories or len(self.replicas) == 1:
+            return False
+        return self._electorate.lacks_directory(self._partition, replica)
+
     def _last_known_leader(self, leader: NodeId) -> list[int] | None:
-        """Whoever led last is kept on record while nobody leads: it is the best there is if all the others are gone."""
+        """Whoever led last is kept on record while nobody leads: it is the best there is if all the others are gone.
+
+        Not with another disk, though: then whoever has anything has more (Kafka lets it lead, ADR 14).
+        """
         before = self._partition
         if not self._electorate.with_elr:
             return None
         if leader == NO_NODE and not before.last_known_elr:
             return [before.leader]
-        if leader >= 0 and before.last_known_elr:
+        if before.last_known_elr and (leader >= 0 or any(map(self._begins_anew, before.last_known_elr))):
             return []
         return None
 
@@ -234,7 +264,7 @@ class PartitionChange:
 
     def _last_known_may_lead(self) -> bool:
         known = self._partition.last_known_elr
-        if not self._electorate.with_elr or self.isr or self._elr or len(known) != 1:
+        if not self._electorate.with_elr or self.isr or self._elr or len(known) != 1 or known[0] not in self.replicas:
             return False
         return self._electorate.accepts(self._partition, known[0])
 

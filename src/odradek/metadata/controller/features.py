@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from odradek.decisions import Decision
 from odradek.metadata.controller import decided
+from odradek.metadata.controller.leadership import forgotten_eligible_leaders
 from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
 from odradek.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
@@ -59,7 +60,9 @@ def update_features(
     if api_version < _ONE_RESULT_SINCE:
         results = [UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
     if any(_enables_elr(record) for record in records):
-        records = [*_one_min_isr_for_all(image, min_insync_replicas), *records]
+        # Who was eligible when the feature was on before has missed all that was acknowledged since.
+        forgotten = forgotten_eligible_leaders(image.topics.by_id.values())
+        records = [*_one_min_isr_for_all(image, min_insync_replicas), *forgotten, *records]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     return decided(() if request.validate_only else records, response)
 

@@ -13,7 +13,7 @@ from odradek.ids import NO_NODE, NodeId, Uuid
 from odradek.metadata.controller.elections import Election, Electorate, PartitionChange
 from odradek.metadata.controller.topic_rules import TopicRules
 from odradek.metadata.image import Image
-from odradek.metadata.image.topics import PartitionRegistration, TopicImage
+from odradek.metadata.image.topics import PartitionRegistration, TopicImage, forgotten_elr
 from odradek.metadata.records import PartitionChangeRecord
 from odradek.protocol.codec import Message
 
@@ -143,6 +143,18 @@ def unclean_leaders(image: Image, rules: TopicRules) -> list[Message]:
         if record is not None:
             records.append(record)
     return records
+
+
+def forgotten_eligible_leaders(topics: Iterable[TopicImage]) -> Iterator[Message]:
+    """Nobody is eligible any more, except where nobody is in sync, and so nobody leads.
+
+    Nothing is acknowledged there meanwhile, and whoever is elected is so under the rules of then. A change for each
+    partition rather than Kafka's ClearElrRecord, which leaves those without a leader for good (ADR 14).
+    """
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            if partition.isr and (partition.elr or partition.last_known_elr):
+                yield forgotten_elr(topic.topic_id, index)
 
 
 def _where(image: Image, wanted: Callable[[PartitionRegistration], bool]) -> Partitions:

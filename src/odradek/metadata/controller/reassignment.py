@@ -121,14 +121,21 @@ def _change(
         check_assignment(image.cluster, target, None)
         if not grow:
             _check_factor(partition, target)
-        change.removing_replicas = tuple(sorted(each for each in partition.replicas if each not in target))
-        change.adding_replicas = tuple(sorted(each for each in target if each not in partition.replicas))
-        change.replicas = (*target, *change.removing_replicas)
-        if not change.removing_replicas:
-            change.removing_replicas = partition.removing_replicas
-        if not change.adding_replicas:
-            change.adding_replicas = partition.adding_replicas
+        _redirect(change, partition, target)
     return change.record()
+
+
+def _redirect(change: PartitionChange, partition: PartitionRegistration, target: tuple[NodeId, ...]) -> None:
+    """To the target, whatever move is under way.
+
+    Who was being added and is still wanted is added still; who is not wanted any more must not be waited for: it may be
+    dead. Kafka keeps the old lists where the new ones are empty, so such a move never ends, or removes who shall stay
+    (ADR 14).
+    """
+    there = tuple(each for each in partition.replicas if each not in partition.adding_replicas)
+    change.removing_replicas = tuple(sorted(each for each in partition.replicas if each not in target))
+    change.adding_replicas = tuple(sorted(each for each in target if each not in there))
+    change.replicas = (*target, *change.removing_replicas)
 
 
 def _cancel(change: PartitionChange, partition: PartitionRegistration, *, name: str, unclean: bool) -> None:

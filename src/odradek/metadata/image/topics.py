@@ -137,15 +137,16 @@ class TopicsDelta:
         topic.partitions[record.partition_id] = merged(topic.partition(record.partition_id), record)
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Forget eligible leaders of one topic, or of all when no name is given (KIP-966)."""
-        for topic_id in [*self._base.by_id]:
-            if topic_id in self._deleted:
+        """Forget eligible leaders of one topic, or of all when no name is given (KIP-966).
+
+        Topics that this very delta created have them too: at the start of a node the whole log is one delta.
+        """
+        for topic_id, name in self._names():
+            if record.topic_name and name != record.topic_name:
                 continue
-            if record.topic_name and self._base.by_id[topic_id].name != record.topic_name:
-                continue
-            topic = self._topic(topic_id)
-            for index in range(topic.partition_count()):
-                topic.partitions[index] = without_elr(topic.partition(index))
+            for index, partition in self._partitions(topic_id):
+                if partition.elr or partition.last_known_elr:
+                    self.replay_partition_change(forgotten_elr(topic_id, index))
 
     def apply(self) -> tuple[TopicsImage, TopicChanges]:
         """The new image, and what it does differently from the base."""
@@ -182,6 +183,20 @@ class TopicsDelta:
             if topic.before is None and may_collide(topic.name):
                 key = collision_key(topic.name)
                 colliding[key] = (*colliding.get(key, ()), topic.name)
+
+    def _names(self) -> list[tuple[Uuid, str]]:
+        """All topics as of the last record, those that it created too."""
+        kept = [
+            (topic.topic_id, topic.name) for topic in self._base.by_id.values() if topic.topic_id not in self._deleted
+        ]
+        return kept + [(topic_id, topic.name) for topic_id, topic in self._open.items() if topic.before is None]
+
+    def _partitions(self, topic_id: Uuid) -> list[tuple[int, PartitionRegistration]]:
+        """The partitions of a topic as of the last record; looking at them changes nothing."""
+        topic = self._open.get(topic_id)
+        if topic is None:
+            return list(enumerate(self._base.by_id[topic_id].partitions))
+        return [(index, topic.partition(index)) for index in range(topic.partition_count())]
 
     def _topic(self, topic_id: Uuid) -> _OpenTopic:
         topic = self._open.get(topic_id)
@@ -284,20 +299,14 @@ def merged(partition: PartitionRegistration, record: PartitionChangeRecord) -> P
     )
 
 
-def without_elr(partition: PartitionRegistration) -> PartitionRegistration:
-    """The partition with its eligible leaders forgotten; its epochs stay, as in Kafka."""
-    return PartitionRegistration(
-        replicas=partition.replicas,
-        directories=partition.directories,
-        isr=partition.isr,
-        removing_replicas=partition.removing_replicas,
-        adding_replicas=partition.adding_replicas,
-        elr=(),
-        last_known_elr=(),
-        leader=partition.leader,
-        leader_recovery_state=partition.leader_recovery_state,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
+def forgotten_elr(topic_id: Uuid, index: int) -> PartitionChangeRecord:
+    """Nobody is eligible any more, and whoever led last is forgotten.
+
+    A change like any other, so the partition epoch rises: a broker and a controller that differ in it never agree on
+    an ISR again.
+    """
+    return PartitionChangeRecord(
+        partition_id=index, topic_id=topic_id, leader=NO_LEADER_CHANGE, eligible_leader_replicas=[], last_known_elr=[]
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.metadata.building import (
     TOPIC,
@@ -17,7 +19,7 @@ from tests.unit.metadata.building import (
 
 from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.image import Image
-from odradek.metadata.image.topics import RECOVERED, RECOVERING
+from odradek.metadata.image.topics import RECOVERED, RECOVERING, partition_record
 from odradek.metadata.records import BrokerRegistrationChangeRecord
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import (
@@ -78,7 +80,7 @@ def test_what_stays_the_same_is_no_record() -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [1], {"partition_index": 1}),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [1], {"partition_index": -1}),
         (ErrorCode.NOT_CONTROLLER, [1], {"leader_epoch": 5}),
-        (ErrorCode.NOT_CONTROLLER, [1], {"partition_epoch": 7}),
+        (ErrorCode.NOT_CONTROLLER, [1, 2], {"broker_id": 2, "partition_epoch": 7}),
         (ErrorCode.FENCED_LEADER_EPOCH, [1], {"leader_epoch": 3}),
         (ErrorCode.INVALID_REQUEST, [1, 2], {"broker_id": 2}),
         (ErrorCode.INVALID_UPDATE_VERSION, [1], {"partition_epoch": 5}),
@@ -134,3 +136,18 @@ def test_a_leader_that_completes_its_own_removal_is_told_of_the_new_one() -> Non
     assert ErrorCode(answer.error_code) is ErrorCode.NEW_LEADER_ELECTED
     assert (the_partition(after).leader, the_partition(after).replicas) == (2, (2, 3))
     assert image.topics.by_id[TOPIC].partitions[0].leader == 1
+
+
+def test_a_leader_that_is_ahead_and_its_controller_agree_on_an_epoch_again() -> None:
+    """One of them replayed a ClearElrRecord as an earlier version does, or has a snapshot of one that did."""
+    answer, after = ask(IMAGE, [1, 2, 3], partition_epoch=8)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    before = the_partition(IMAGE)
+    assert the_partition(after) == replace(before, partition_epoch=9)
+    elsewhere = with_topic(CLUSTER, led_by(1, [1, 2, 3, 4, 5], [1, 2], partition_epoch=8))
+    record = partition_record(TOPIC, 0, the_partition(after))
+    assert the_partition(replayed(elsewhere, [record])) == the_partition(after)
+    answer, after = ask(after, [1, 2, 3], partition_epoch=9)
+    assert (answer.error_code, the_partition(after).isr) == (0, (1, 2, 3))
+    answer, _ = ask(IMAGE, [2, 1], broker_id=2, partition_epoch=8)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER

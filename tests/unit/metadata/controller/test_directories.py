@@ -12,9 +12,12 @@ from tests.unit.metadata.building import (
     rules,
     the_partition,
     uuid,
+    with_elr,
     with_topic,
 )
 
+from odradek.ids import NO_NODE, NodeId
+from odradek.metadata.controller.brokers import unfence
 from odradek.metadata.controller.directories import DirectoryAssignment, assign_replicas_to_dirs
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
@@ -102,3 +105,39 @@ def test_an_old_cluster_keeps_no_directories() -> None:
     with pytest.raises(KafkaError) as refused:
         assigned(cluster(broker(1), metadata_version=16))
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("elr", [[], [1]])
+def test_the_last_leader_with_a_new_disk_does_not_lead(elr: list[int]) -> None:
+    """It is empty; broker 2 has what it had when it fell behind, and would cut all of it."""
+    partition = led_by(
+        -1,
+        [1, 2],
+        [],
+        eligible_leader_replicas=elr,
+        last_known_elr=[1],
+        directories=[uuid(1999), uuid(2001)],
+    )
+    image = with_elr(with_topic(cluster(broker(1, fenced=True), broker(2)), partition))
+    _, image = assigned(image, DirectoryAssignment(TOPIC, 0, uuid(1001)))
+    image = replayed(image, unfence(image, NodeId(1), rules(image)))
+    after = the_partition(image)
+    assert (after.leader, after.elr, after.last_known_elr) == (NO_NODE, (), ())
+    assert after.directories == (uuid(1001), uuid(2001))
+
+
+@pytest.mark.parametrize("before", [uuid(1001), UNASSIGNED_DIRECTORY])
+def test_the_last_leader_leads_where_it_only_moved_its_log(before: bytes) -> None:
+    partition = led_by(-1, [1, 2], [], last_known_elr=[1], directories=[before, uuid(2001)])
+    image = with_elr(with_topic(cluster(broker(1, fenced=True, log_dirs=2), broker(2)), partition))
+    _, image = assigned(image, DirectoryAssignment(TOPIC, 0, uuid(1002)))
+    image = replayed(image, unfence(image, NodeId(1), rules(image)))
+    assert the_partition(image).leader == 1
+
+
+def test_the_only_replica_leads_again_whatever_disk_it_is_on() -> None:
+    partition = led_by(-1, [1], [], eligible_leader_replicas=[1], last_known_elr=[1], directories=[uuid(1999)])
+    image = with_elr(with_topic(cluster(broker(1, fenced=True)), partition))
+    _, image = assigned(image, DirectoryAssignment(TOPIC, 0, uuid(1001)))
+    image = replayed(image, unfence(image, NodeId(1), rules(image)))
+    assert the_partition(image).leader == 1

@@ -130,6 +130,8 @@ class TestEligibleLeaders:
             with_topic(cluster(broker(1), broker(2, fenced=True)), led_by(-1, [1, 2], [], last_known_elr=[2]))
         )
         assert change(fenced, min_isr=2) is None
+        moved_away = with_elr(with_topic(THREE, led_by(-1, [1, 2], [], last_known_elr=[3])))
+        assert change(moved_away, min_isr=2) is None
 
     def test_without_the_feature_they_are_forgotten(self) -> None:
         image = with_topic(THREE, led_by(1, [1, 2, 3], [1], eligible_leader_replicas=[2, 3]))

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.metadata.building import broker, cluster, led_by, replayed, the_partition, with_elr, with_topic
+from tests.unit.metadata.building import (
+    broker,
+    cluster,
+    led_by,
+    replayed,
+    rules,
+    the_partition,
+    with_elr,
+    with_topic,
+)
 
 from odradek.configdef import ConfigKey, ConfigTable, ConfigType
+from odradek.ids import NO_NODE, NodeId
+from odradek.metadata.controller.brokers import unfence
 from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.features import update_features
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
-from odradek.metadata.records import ConfigRecord
+from odradek.metadata.records import ClearElrRecord, ConfigRecord
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -75,3 +86,41 @@ def test_another_minimum_makes_everybody_ineligible(resource_type: int, name: st
     _, after = set_min_isr(image, resource_type, name, "2")
     assert the_partition(image).elr == (2,)
     assert the_partition(after).elr == ()
+    assert the_partition(after).partition_epoch == the_partition(image).partition_epoch + 1
+
+
+@pytest.mark.parametrize("least", ["1", "2", "3"])
+def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> None:
+    """Nothing is acknowledged meanwhile; forgotten, the partition would have no leader for good."""
+    dead = [broker(number, fenced=True) for number in (1, 2, 3)]
+    partition = led_by(-1, [1, 2, 3], [], eligible_leader_replicas=[2, 3], last_known_elr=[1])
+    _, image = set_min_isr(with_topic(with_elr(cluster(*dead)), partition), TOPIC_RESOURCE, "t", least)
+    assert (the_partition(image).leader, the_partition(image).elr) == (NO_NODE, (2, 3))
+    after = the_partition(replayed(image, unfence(image, NodeId(2), rules(image))))
+    assert (after.leader, after.isr) == (2, (2,))
+    assert after.elr == (() if least == "1" else (3,))  # A leader that is enough alone leaves others behind.
+    assert (after.last_known_elr, after.leader_recovery_state) == ((), 0)
+
+
+def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
+    """A version before this one does not raise the partition epoch for a ClearElrRecord; for a change all do."""
+    partitions = [led_by(1, [1, 2], [1], eligible_leader_replicas=[2]), led_by(1, [1, 2])]
+    image = with_topic(with_elr(cluster(broker(1), broker(2))), *partitions)
+    config = AlterableConfig(name=MIN_ISR, config_operation=Operation.SET, value="2")
+    resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=ALL_BROKERS, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    records = incremental_alter_configs(image, request, rules=RULES).records
+    assert len(records) == 2
+    assert not any(isinstance(record, ClearElrRecord) for record in records)
+    after = replayed(image, records)
+    assert [each.partition_epoch for each in after.topics.by_name["t"].partitions] == [7, 6]
+
+
+def test_the_feature_on_again_finds_nobody_eligible() -> None:
+    """While it was off min.insync.replicas was not heeded, and what is acknowledged then the eligible ones miss."""
+    partitions = [
+        led_by(1, [1, 2], [1], eligible_leader_replicas=[2]),
+        led_by(-1, [1, 2], [], eligible_leader_replicas=[2], last_known_elr=[1]),
+    ]
+    _, after = raise_feature(with_topic(cluster(broker(1), broker(2)), *partitions))
+    assert [each.elr for each in after.topics.by_name["t"].partitions] == [(), (2,)]

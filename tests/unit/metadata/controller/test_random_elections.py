@@ -1,4 +1,5 @@
-"""Brokers write, lag, stop, die and lose their tails in every order: a clean election loses nothing acknowledged.
+"""Brokers write, lag, stop, die and lose their tails in every order, and min.insync.replicas changes: a clean election
+loses nothing acknowledged.
 
 A model beside the controller: each broker holds a log of some length, and an acknowledgement covers what every member
 of the ISR holds while there are enough of them.
@@ -22,15 +23,19 @@ from tests.unit.metadata.building import (
     with_topic,
 )
 
+from odradek.configdef import ConfigKey, ConfigTable, ConfigType
 from odradek.ids import NO_NODE, NodeId, Offset
 from odradek.metadata.controller.alter_partition import alter_partition
 from odradek.metadata.controller.brokers import Registrar, fence, register_broker
+from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.elect_leaders import elect_leaders
 from odradek.metadata.controller.heartbeats import broker_heartbeat
 from odradek.metadata.controller.leadership import preferred_leaders
 from odradek.metadata.controller.sessions import BrokerSessions
+from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
+from odradek.metadata.image.configs import TOPIC_RESOURCE
 from odradek.metadata.image.topics import RECOVERED, RECOVERING, PartitionRegistration
 from odradek.protocol.codec import Message
 from odradek.protocol.messages.alter_partition import (
@@ -41,9 +46,18 @@ from odradek.protocol.messages.alter_partition import (
 )
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 BROKERS = (NodeId(1), NodeId(2), NodeId(3))
 MIN_ISR = 2
+RULES = ConfigRules(
+    {TOPIC_RESOURCE: ConfigTable([ConfigKey(MIN_INSYNC_REPLICAS, ConfigType.INT, 1, "A number.")])},
+    lambda resource, configs: None,
+)
 STEPS = 120
 
 
@@ -62,6 +76,7 @@ class World:
         self.held = dict.fromkeys(BROKERS, 0)
         self.acknowledged = 0
         self.incarnations = 0
+        self.min_isr = MIN_ISR
         self.image = with_elr(self.image) if elr else self.image
         for broker in BROKERS:
             self.start(broker)
@@ -154,7 +169,7 @@ class World:
         for member in partition.isr:
             if self.up[member] and self.draw.random() < 0.8:
                 self.held[member] = end
-        if len(partition.isr) >= MIN_ISR and all(
+        if len(partition.isr) >= self.min_isr and all(
             self.held[member] == end and self.up[member] for member in partition.isr
         ):
             self.acknowledged = max(self.acknowledged, end)
@@ -187,6 +202,14 @@ class World:
         decision = alter_partition(self.image, request, api_version=3, rules=rules(self.image))
         self.commit(decision.records)
 
+    def change_minimum(self) -> None:
+        """An operator wants more or fewer in sync."""
+        self.min_isr = self.draw.choice((1, 2, 3))
+        config = AlterableConfig(name=MIN_INSYNC_REPLICAS, config_operation=Operation.SET, value=str(self.min_isr))
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        self.commit(incremental_alter_configs(self.image, request, rules=RULES).records)
+
     def step(self) -> None:
         broker = self.draw.choice(BROKERS)
         chance = self.draw.random()
@@ -196,7 +219,9 @@ class World:
             self.change_isr()
         elif chance < 0.70:
             self.commit(preferred_leaders(self.image, rules(self.image)))
-        elif chance < 0.72:
+        elif self.elr and chance < 0.74:
+            self.change_minimum()
+        elif chance < 0.76:
             request = ElectLeadersRequest(election_type=1, topic_partitions=None)
             self.commit(elect_leaders(self.image, request, rules=rules(self.image)).records)
         elif not self.up[broker]:
@@ -243,7 +268,7 @@ class World:
 @pytest.mark.parametrize("elr", [True, False])
 def test_a_clean_election_loses_nothing(elr: bool) -> None:
     elections = unclean = 0
-    for seed in range(60):
+    for seed in range(300):
         world = World(seed, elr=elr)
         for _ in range(STEPS):
             before = world.partition

@@ -11,9 +11,12 @@ from tests.unit.metadata.building import (
     rules,
     the_partition,
     with_config,
+    with_elr,
     with_topic,
 )
 
+from odradek.ids import NO_NODE, NodeId
+from odradek.metadata.controller.brokers import fence
 from odradek.metadata.controller.reassignment import alter_partition_reassignments, list_partition_reassignments
 from odradek.metadata.image import Image
 from odradek.protocol.errors import ErrorCode
@@ -76,6 +79,23 @@ def test_fewer_replicas_are_had_at_once() -> None:
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((2,), (2,), 2, 5)
 
 
+def test_a_replica_that_was_removed_is_not_eligible_when_it_comes_back() -> None:
+    """Its log is deleted with its replica: it would lead with nothing, and the last in sync would cut its own log."""
+    image = with_elr(with_config(with_topic(FOUR, led_by(1, [1, 2, 3])), min_insync_replicas="2"))
+    _, alone = move(image, [1])
+    assert (the_partition(alone).replicas, the_partition(alone).isr, the_partition(alone).elr) == ((1,), (1,), ())
+    _, without_leader = move(replayed(alone, fence(alone, NodeId(1), rules(alone))), [1, 2])
+    assert (the_partition(without_leader).leader, the_partition(without_leader).elr) == (NO_NODE, (1,))
+
+
+def test_who_an_older_version_left_eligible_without_a_replica_does_not_lead() -> None:
+    dead = cluster(broker(1, fenced=True), broker(2), broker(3))
+    partition = led_by(-1, [1], [], eligible_leader_replicas=[1, 2, 3], last_known_elr=[1])
+    image = with_elr(with_config(with_topic(dead, partition), min_insync_replicas="2"))
+    _, after = move(image, [1, 2])
+    assert (the_partition(after).leader, the_partition(after).elr) == (NO_NODE, (1,))
+
+
 def test_a_move_is_cancelled() -> None:
     _, moving = move(IMAGE, [1, 3])
     code, after = move(moving, None)
@@ -84,6 +104,29 @@ def test_a_move_is_cancelled() -> None:
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (1, 2), 1)
     assert (partition.adding_replicas, partition.removing_replicas) == ((), ())
     assert partition.directories == the_partition(IMAGE).directories
+
+
+@pytest.mark.parametrize(
+    ("target", "replicas", "adding", "removing"),
+    [
+        ([1, 2], (1, 2), (), ()),
+        ([1, 2, 3], (1, 2, 3), (3,), ()),
+        ([1, 4], (1, 4, 2, 3), (4,), (2, 3)),
+        ([3, 4], (3, 4, 1, 2), (3, 4), (1, 2)),
+        ([1, 3], (1, 3, 2), (3,), (2,)),
+        ([1], (1,), (), ()),
+    ],
+    ids=["back", "both", "elsewhere", "further", "the same", "fewer"],
+)
+def test_a_move_is_redirected_though_its_target_is_dead(
+    target: list[int], replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> None:
+    dead = cluster(broker(1), broker(2), broker(3, fenced=True), broker(4))
+    _, moving = move(with_topic(dead, led_by(1, [1, 2])), [1, 3])
+    code, after = move(moving, target)
+    partition = the_partition(after)
+    assert code is ErrorCode.NONE
+    assert (partition.replicas, partition.adding_replicas, partition.removing_replicas) == (replicas, adding, removing)
 
 
 def test_what_only_new_replicas_have_is_not_thrown_away_unasked() -> None:

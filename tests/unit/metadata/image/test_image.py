@@ -212,6 +212,38 @@ def test_clear_elr_of_one_topic_and_of_all() -> None:
     assert [every.topics.by_name[name].partitions[0].last_known_elr for name in "ab"] == [(), ()]
 
 
+def test_clear_elr_reaches_topics_of_the_same_delta() -> None:
+    """A node that starts replays its whole log as one delta: who was cleared before must not be eligible again."""
+    elr = {"eligible_leader_replicas": [2], "last_known_elr": [1]}
+    created = [TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, 1, 2, **elr)]
+    for cleared in ("a", ""):
+        at_once = replayed(cluster(), [*created, ClearElrRecord(topic_name=cleared)])
+        in_turn = replayed(replayed(cluster(), created), [ClearElrRecord(topic_name=cleared)])
+        the_partition = at_once.topics.by_name["a"].partitions[0]
+        assert (the_partition.elr, the_partition.last_known_elr) == ((), ())
+        assert at_once.topics == in_turn.topics
+    recreated = [
+        RemoveTopicRecord(topic_id=uuid(1)),
+        TopicRecord(name="a", topic_id=uuid(2)),
+        partition(2, 0, 1, **elr),
+    ]
+    again = replayed(replayed(cluster(), created), [*recreated, ClearElrRecord(topic_name="a")])
+    assert again.topics.by_name["a"].partitions[0].elr == ()
+
+
+def test_clear_elr_raises_the_partition_epoch_where_it_clears_something() -> None:
+    """As in Kafka: a leader whose epoch differs from the controller's never has an ISR accepted again."""
+    records = [
+        TopicRecord(name="a", topic_id=uuid(1)),
+        partition(1, 0, 1, partition_epoch=6, eligible_leader_replicas=[2]),
+        partition(1, 1, 1, partition_epoch=6, last_known_elr=[2]),
+        partition(1, 2, 1, partition_epoch=6),
+    ]
+    after = replayed(replayed(cluster(), records), [ClearElrRecord(topic_name="")])
+    assert [each.partition_epoch for each in after.topics.by_name["a"].partitions] == [7, 7, 6]
+    assert [each.leader_epoch for each in after.topics.by_name["a"].partitions] == [0, 0, 0]
+
+
 def test_brokers_are_fenced_unfenced_and_unregistered() -> None:
     image = cluster(broker(1), broker(2, fenced=True))
     image = replayed(image, [FenceBrokerRecord(id=1, epoch=1), UnfenceBrokerRecord(id=2, epoch=2)])
