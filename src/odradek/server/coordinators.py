@@ -167,6 +167,10 @@ class Coordinators:
         """Shards come and go with the leadership of their partitions; offsets of deleted topics go."""
         topics = changes.topics
         self._image = image
+        deleted = [topic.name for topic in topics.deleted]
+        if GROUP_TOPIC in deleted:  # Before the one that may have been created since takes its place.
+            for index in list(self._running):
+                self._drop(index)
         for running in self._running.values():
             running.shard.learn(image, topics)
         for touched in (*topics.created, *topics.changed):
@@ -174,8 +178,8 @@ class Coordinators:
                 if touched.before is None:
                     self._partitions = len(touched.topic.partitions)
                 self._settle(touched.partitions)
-        if topics.deleted:
-            self._forget([topic.name for topic in topics.deleted if topic.name not in image.topics.by_name])
+        for running in self._running.values():
+            running.forget(deleted)
 
     def opened(self, hosted: Hosted) -> None:
         """A partition is there that the cluster had given to this node before."""
@@ -221,16 +225,6 @@ class Coordinators:
         running = self._running.pop(index, None)
         if running is not None:
             running.resign()
-
-    def _forget(self, topics: list[str]) -> None:
-        if GROUP_TOPIC in topics:
-            for index in list(self._running):
-                self._drop(index)
-            return
-        for running in self._running.values():
-            if running.state is ErrorCode.NONE:
-                while running.tell(lambda shard, now: shard.forget_topics(topics)):
-                    pass
 
     async def close(self) -> None:
         """Let everyone go who waits; nothing is written after this."""

@@ -37,6 +37,8 @@ Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
 MAX_EXPIRIES_PER_TURN = 100
 """Decisions that one firing of a shard's timer makes before others get their turn."""
 
+MAX_REPLAYS_PER_TURN = 500
+"""Records of a log that is being loaded: some milliseconds' work."""
 
 MAX_COMMITS_GATHERED = 100
 """Of one batch; what each of them brings along is bounded already."""
@@ -82,6 +84,8 @@ class RunningShard:
         """Up to where `flush.messages` or `flush.ms` wants the log synced."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._to_forget: list[str] = []
+        """Topics that were deleted while the log was being loaded."""
         hosted.listeners[self._watermark_moved] = None
 
     # Loading and leaving.
@@ -89,7 +93,8 @@ class RunningShard:
     async def load(self, chunk_bytes: int) -> None:
         """Replay the log: what each key was set to last, and nothing that was superseded.
 
-        Up to its end, since a leader commits all that it holds; answers wait for that.
+        Up to its end, since a leader commits all that it holds; answers wait for that. Others get their turn meanwhile,
+        and what they do may end this: a shard that has resigned must never begin beside the one that came after it.
         """
         partition_log = self.hosted.partition.log
         newest = Newest()
@@ -105,8 +110,14 @@ class RunningShard:
                 break
             offset = end
             await asyncio.sleep(0)
-        for record in newest.records(GROUP_RECORDS):
+            if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return
+        for number, record in enumerate(newest.records(GROUP_RECORDS), start=1):
             self.shard.replay(record)
+            if number % MAX_REPLAYS_PER_TURN == 0:
+                await asyncio.sleep(0)
+                if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    return
         self.begin()
 
     def begin(self) -> None:
@@ -117,6 +128,15 @@ class RunningShard:
         if decision.records:
             self._write(decision, now)
         self._deliver(decision)
+        self.forget(self._to_forget)
+
+    def forget(self, topics: list[str]) -> None:
+        """Topics were deleted: their offsets go, at once or as soon as they are known."""
+        if self.state is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._to_forget += topics
+        elif self.state is ErrorCode.NONE and topics:
+            while self.tell(lambda shard, now: shard.forget_topics(topics)):
+                pass
 
     def resign(self) -> None:
         """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""

@@ -23,7 +23,7 @@ from tests.unit.server.rig import Rig
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.runtime import decode_record
-from odradek.ids import LeaderEpoch, NodeId
+from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.image import Changes
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.ports import FileSlice
@@ -291,6 +291,89 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
         await asyncio.sleep(0.01)
         assert client.has_answer(number)
         assert await committed(client) == {0: 5}
+
+    rig.run(run)
+
+
+def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
+    """Another leads the partition for a moment."""
+    coordinators, partition = rig.node.coordinators, hosted.partition
+    topic = rig.node.image.topics.by_name["__consumer_offsets"]
+    touched = PartitionsOf(topic, (hosted.index,), topic)
+    changes = TopicChanges(created=(), changed=(touched,), deleted=())
+    for leader in (NodeId(2), partition.node_id):
+        state = partition.state
+        elected = replace(
+            state,
+            leader=leader,
+            partition_epoch=state.partition_epoch + 1,
+            leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+        )
+        partition.apply(elected, now_ms=rig.clock.monotonic_ms())
+        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 35])
+def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or two shards would run on one log, and the one that nobody talks to would end its members' sessions."""
+    rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+    monkeypatch.setattr("odradek.server.running_shard.MAX_REPLAYS_PER_TURN", 1)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        for offset in range(30):
+            await client.ask(commit("g", "t", {offset % 3: offset}, **member), 9)
+        hosted = log_of(rig, "g")
+        elect_elsewhere_and_back(rig, hosted)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        abandoned = rig.node.coordinators.running("g")
+        elect_elsewhere_and_back(rig, hosted)
+        await asyncio.sleep(1)
+        assert abandoned is not None
+        assert abandoned.state is ErrorCode.NOT_COORDINATOR
+        end_offset = hosted.partition.log.log_end_offset
+        for _ in range(5):
+            assert (await client.ask(heartbeat(joined), 4)).error_code == 0
+            await asyncio.sleep(9)
+        assert hosted.partition.log.log_end_offset == end_offset
+        assert await committed(client) == {0: 27, 1: 28, 2: 29}
+
+    rig.run(run)
+
+
+def recreate_topic(rig: Rig, name: str) -> None:
+    """A topic is deleted, and another made under its name, in one delta of the metadata log."""
+    node = rig.node
+    old = node.image.topics.by_name[name]
+    new = replace(old, topic_id=Uuid(b"recreated topic!"))
+    topics = node.image.topics.copy()
+    del topics.by_id[old.topic_id]
+    topics.by_name[name] = topics.by_id[new.topic_id] = new
+    created = PartitionsOf(new, tuple(range(len(new.partitions))), None)
+    changes = TopicChanges(created=(created,), changed=(), deleted=(old,))
+    node.coordinators.apply(
+        replace(node.image, topics=topics), Changes(topics=changes, configs=(), brokers_changed=False)
+    )
+
+
+@pytest.mark.parametrize("loading", [False, True])
+def test_a_recreated_topic_does_not_inherit_offsets(loading: bool) -> None:
+    rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 1)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        await client.ask(commit("g", "u", {0: 7}), 9)
+        if loading:
+            elect_elsewhere_and_back(rig, log_of(rig, "g"))
+        recreate_topic(rig, "t")
+        await asyncio.sleep(1)
+        assert await committed(client) == {}
+        assert await committed(client, topic="u", partitions=1) == {0: 7}
 
     rig.run(run)
 

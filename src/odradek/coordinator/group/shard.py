@@ -326,7 +326,7 @@ class GroupShard:
 
     def forget_topics(self, topics: Iterable[str]) -> CoordinatorDecision:
         out = Outcome()
-        self.commits.forget_topics(topics, out)
+        self.commits.forget_topics(topics, self.consumers.image.topics, out)
         return self._decision(out)
 
     # Administration.
