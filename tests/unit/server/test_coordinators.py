@@ -21,13 +21,18 @@ from tests.unit.server.group_clients import (
 )
 from tests.unit.server.rig import Rig
 
+from odradek.coordinator.group.classic import ClassicGroup
 from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.rebalance import Rebalances
+from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import decode_record
+from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.decisions import Ticket
 from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.image import Changes
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.ports import FileSlice
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -374,6 +379,143 @@ def test_a_recreated_topic_does_not_inherit_offsets(loading: bool) -> None:
         await asyncio.sleep(1)
         assert await committed(client) == {}
         assert await committed(client, topic="u", partitions=1) == {0: 7}
+
+    rig.run(run)
+
+
+def neighbour_of(rig: Rig, group_id: str) -> str:
+    """Another group of the same shard."""
+    coordinators = rig.node.coordinators
+    names = (f"neighbour {number}" for number in range(100))
+    return next(name for name in names if coordinators.partition_of(name) == coordinators.partition_of(group_id))
+
+
+class Broken:
+    """A method that breaks for the group `g`, as often as it is told to."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, owner: type, name: str, group_of: Callable[..., str]) -> None:
+        self.times = 0
+        whole = getattr(owner, name)
+
+        def method(this: Any, *arguments: Any) -> Any:
+            if self.times and group_of(*arguments) == "g":
+                self.times -= 1
+                raise AssertionError("the world is not as it was")
+            return whole(this, *arguments)
+
+        patch.setattr(owner, name, method)
+
+
+def test_a_request_that_breaks_is_told_so_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, Rebalances, "sync", lambda group, *rest: str(group.group_id))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        joined: JoinGroupResponse = await client.ask(join(), 3)
+        beside = await stable_member(client, neighbour)
+        broken.times = 2
+        for _ in range(2):
+            refused = await client.ask(sync(joined, tester=b"all"), 5)
+            assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
+        assert (await client.ask(sync(joined, tester=b"all"), 5)).error_code == 0
+        assert rig.node.failed is None
+        assert rig.node.coordinators.failures == 2
+
+    rig.run(run)
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_decision_that_breaks_leaves_nobody_waiting() -> None:
+    rig = Rig(properties=QUICK | {"group.initial.rebalance.delay.ms": "3000"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        at = client.send(join(), 3)
+        await asyncio.sleep(1)
+        running = rig.node.coordinators.running("g")
+        assert running is not None
+        (group,) = running.shard.groups.values()
+        assert isinstance(group, ClassicGroup)
+
+        def lose(shard: GroupShard, ticket: Ticket, now: Moment) -> CoordinatorDecision:
+            for member in group.members.values():
+                group.end_join(member)
+            raise AssertionError("its ticket is gone")
+
+        with pytest.raises(KafkaError):
+            await running.ask(lose)
+        assert (await client.answer(at, join(), 3)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    rig.run(run)
+
+
+def test_a_timer_that_breaks_is_tried_again_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, Rebalances, "session_timeout", lambda group, *rest: str(group.group_id))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        joined, beside = await stable_member(client), await stable_member(client, neighbour)
+        broken.times = 1
+        await asyncio.sleep(11)
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.node.coordinators.failures == 1
+        await asyncio.sleep(30)
+        assert (await client.ask(heartbeat(joined), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.node.failed is None
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("way", ["quick", "declared"])
+def test_a_replay_that_breaks_loads_the_shard_anew(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    if way == "quick":
+        broken = Broken(monkeypatch, GroupShard, "replay_commit", lambda commit, now: str(commit.group_id))
+    else:
+        broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        beside = await stable_member(client, neighbour)
+        request = commit("g", "t", {0: 5})
+        if way == "declared":
+            request.topics += commit("g", "t", {1: 6}).topics
+        await client.ask(commit("g", "t", {0: 4}), 9)
+        broken.times = 1
+        refused = await client.ask(request, 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        await asyncio.sleep(0.1)
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
+        assert (await committed(client))[0] == 5
+        assert rig.node.failed is None
+
+    rig.run(run)
+
+
+def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 4}), 9)
+        broken.times = 1_000
+        for _ in range(2):
+            await rig.restart()
+            client = rig.connect()
+            await asyncio.sleep(1)
+            refused = await client.ask(commit("g", "t", {0: 1}), 9)
+            assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            assert rig.node.failed is None
+            assert rig.node.coordinators.failures == 1
 
     rig.run(run)
 

@@ -48,6 +48,9 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 RETRY_MS = 500
 """How long a timer waits whose work the log refused."""
 
+BROKEN_RETRY_MS = 30_000
+"""How long a timer waits whose work broke an invariant."""
+
 
 class GroupShard:
     """The coordinator's state behind one partition."""
@@ -123,7 +126,12 @@ class GroupShard:
         for key in self.timers.due(now.monotonic_ms):
             assert isinstance(key, tuple)
             kind, *rest = key
-            self._timeouts[kind](*rest, out, now)
+            try:
+                self._timeouts[kind](*rest, out, now)
+            except Exception:
+                # Not too soon, for it will most likely break again; and not never, for its group may change meanwhile.
+                self.timers.set(key, now.monotonic_ms + BROKEN_RETRY_MS)
+                raise
             if out.records:
                 decision = self._decision(out)
                 self._expired = decision, key
@@ -154,7 +162,7 @@ class GroupShard:
         told = {asker, *(ticket for ticket, _ in out.answers)}
         # Members that the decision has already parted with are answered as it said.
         out.answers += [
-            (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self._is_held(ticket)
+            (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self.holds(ticket)
         ]
         return self._decision(out)
 
@@ -165,8 +173,8 @@ class GroupShard:
                 self.rebalances.dismiss(group, ErrorCode.NOT_COORDINATOR, out, group.state_since_ms)
         return Decision((), tuple(out.answers))
 
-    def _is_held(self, ticket: Ticket) -> bool:
-        """Whether a member still waits with it; looked for only after a failed append."""
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether a member still waits with it; looked for only after a failure."""
         return any(
             ticket in (member.join_ticket, member.sync_ticket)
             for group in self.groups.values()
