@@ -114,6 +114,15 @@ class Coordinators:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return await running.ask(decide)
 
+    async def delete_group(self, group_id: str) -> Any:
+        """As `ask`: the group and all its offsets, in as many batches as that takes."""
+        while True:
+            running = self.running(group_id)
+            if running is None or not running.tell(lambda shard, now: shard.delete_most_offsets(group_id)):
+                break
+            await asyncio.sleep(0)
+        return await self.ask(group_id, lambda shard, ticket, now: shard.delete_group(ticket, group_id))
+
     async def ask_all(self, decide: Decide) -> list[Any]:
         """The answers of every shard here; one that has failed to load has nothing to say."""
         return [

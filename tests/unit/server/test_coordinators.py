@@ -33,6 +33,7 @@ from odradek.metadata.image import Changes
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -516,6 +517,29 @@ def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.Mo
             assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
             assert rig.node.failed is None
             assert rig.node.coordinators.failures == 1
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_group_is_deleted_in_as_many_batches_as_it_takes(members: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    monkeypatch.setattr("odradek.coordinator.group.shard.MAX_RECORDS_PER_CLEANUP", 4)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 30)
+        for index in range(30):
+            await client.ask(commit("g", "u", {index: 5}), 9)
+        if members:
+            await stable_member(client)
+        hosted = log_of(rig, "g")
+        hosted.partition.log.config = replace(hosted.partition.log.config, max_message_bytes=300)
+        (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
+        assert result.error_code == (ErrorCode.NON_EMPTY_GROUP if members else 0)
+        assert len(await committed(client, topic="u", partitions=30)) == (30 if members else 0)
+        assert rig.node.coordinators.counts() == ((1, 30) if members else (0, 0))
+        assert rig.node.coordinators.failures == 0
 
     rig.run(run)
 
