@@ -172,6 +172,7 @@ class Story:
     def _join(self, words: Words) -> object:
         self._given_out += 1
         names = [name for name in words.get("protocols", "range").split(",") if name]
+        said = {words["empty"]: b""} if "empty" in words else {}
         request = JoinGroupRequest(
             group_id=words.get("group", GROUP),
             session_timeout_ms=int(words.get("session", "10000")),
@@ -179,7 +180,9 @@ class Story:
             member_id=self._member_id(words),
             group_instance_id=words.get("instance"),
             protocol_type=words.get("type", "consumer"),
-            protocols=[JoinGroupRequestProtocol(name=each, metadata=_subscription(words)) for each in names],
+            protocols=[
+                JoinGroupRequestProtocol(name=each, metadata=said.get(each, _subscription(words))) for each in names
+            ],
         )
         joiner = Joiner(words["0"], "/host", int(words.get("version", "9")), str(self._given_out))
         return lambda ticket, now: self._shard.join(ticket, request, joiner, now)

@@ -39,6 +39,10 @@ LOAD_CHUNK_BYTES = 256 * 1024
 """Read between two turns of the loop; larger ones would keep it for longer than clients should notice."""
 
 
+MAX_FAILURES_TOLD = 100
+"""Tracebacks; what breaks in more places than that is told in a line each."""
+
+
 class TopicCreator(Protocol):
     """Whoever has topics made: in a cluster that is another node."""
 
@@ -69,8 +73,12 @@ class Coordinators:
         )
         self.compression = Compression(config.offsets_topic_compression_codec)
         self.commit_timeout_ms = config.offsets_commit_timeout_ms
-        self.on_failure: Callable[[BaseException], None] = lambda failure: None
-        """Told when an invariant is broken: the node must stop."""
+        self.on_contained: Callable[[BaseException], None] = lambda failure: None
+        """Told when an invariant is broken, which has cost a request, a timer or a shard."""
+        self.failures = 0
+        """How often that was."""
+        self._told_of: set[tuple[object, ...]] = set()
+        """Where things broke whose tracebacks are in the log already."""
         self._config = config
         self._clock = world.clock
         self._topics = topics
@@ -105,6 +113,15 @@ class Coordinators:
         if running is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return await running.ask(decide)
+
+    async def delete_group(self, group_id: str) -> Any:
+        """As `ask`: the group and all its offsets, in as many batches as that takes."""
+        while True:
+            running = self.running(group_id)
+            if running is None or not running.tell(lambda shard, now: shard.delete_most_offsets(group_id)):
+                break
+            await asyncio.sleep(0)
+        return await self.ask(group_id, lambda shard, ticket, now: shard.delete_group(ticket, group_id))
 
     async def ask_all(self, decide: Decide) -> list[Any]:
         """The answers of every shard here; one that has failed to load has nothing to say."""
@@ -167,6 +184,10 @@ class Coordinators:
         """Shards come and go with the leadership of their partitions; offsets of deleted topics go."""
         topics = changes.topics
         self._image = image
+        deleted = [topic.name for topic in topics.deleted]
+        if GROUP_TOPIC in deleted:  # Before the one that may have been created since takes its place.
+            for index in list(self._running):
+                self._drop(index)
         for running in self._running.values():
             running.shard.learn(image, topics)
         for touched in (*topics.created, *topics.changed):
@@ -174,8 +195,8 @@ class Coordinators:
                 if touched.before is None:
                     self._partitions = len(touched.topic.partitions)
                 self._settle(touched.partitions)
-        if topics.deleted:
-            self._forget([topic.name for topic in topics.deleted if topic.name not in image.topics.by_name])
+        for running in self._running.values():
+            running.forget(deleted)
 
     def opened(self, hosted: Hosted) -> None:
         """A partition is there that the cluster had given to this node before."""
@@ -213,24 +234,40 @@ class Coordinators:
         except (KafkaError, MalformedFrame) as failure:
             log.error("The coordinator of %s cannot be loaded: %s", running.hosted, failure)
             running.resign()
-        except Exception as failure:
-            self.on_failure(failure)
-            raise
+        except Exception as failure:  # noqa: BLE001 - whatever breaks costs this shard, not the node
+            self.note_failure(running, failure)
+            log.error("The coordinator of %s cannot be loaded: %s", running.hosted, failure)
+            running.resign()
+
+    # What is broken.
+
+    def note_failure(self, running: RunningShard, failure: Exception) -> None:
+        """Counted; the traceback is told once for each place, as a client or a timer may come back to it for ever."""
+        self.failures += 1
+        place = (type(failure), *_place(failure))
+        is_new = place not in self._told_of and len(self._told_of) < MAX_FAILURES_TOLD
+        if is_new:
+            self._told_of.add(place)
+        log.error("The coordinator of %s is broken: %r", running.hosted, failure, exc_info=failure if is_new else None)
+        self.on_contained(failure)
+
+    def give_up(self, running: RunningShard, failure: Exception) -> KafkaError:
+        """The shard may not know what its log says: it begins anew with that; what the one who asked is told.
+
+        Where that cannot be loaded, either, nobody coordinates its groups until the partition has another leader.
+        """
+        self.note_failure(running, failure)
+        index, hosted = running.hosted.index, running.hosted
+        was_loaded = running.state is ErrorCode.NONE
+        running.resign()
+        if was_loaded and self._running.get(index) is running:
+            self._load(index, hosted)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _drop(self, index: int) -> None:
         running = self._running.pop(index, None)
         if running is not None:
             running.resign()
-
-    def _forget(self, topics: list[str]) -> None:
-        if GROUP_TOPIC in topics:
-            for index in list(self._running):
-                self._drop(index)
-            return
-        for running in self._running.values():
-            if running.state is ErrorCode.NONE:
-                while running.tell(lambda shard, now: shard.forget_topics(topics)):
-                    pass
 
     async def close(self) -> None:
         """Let everyone go who waits; nothing is written after this."""
@@ -240,3 +277,11 @@ class Coordinators:
             await asyncio.wait(list(self._loads))
         for index in list(self._running):
             self._drop(index)
+
+
+def _place(failure: Exception) -> tuple[object, ...]:
+    """Where it was raised."""
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return () if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)

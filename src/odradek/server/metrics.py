@@ -203,6 +203,9 @@ def _coordinators(node: Node) -> Iterator[Family]:
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
     yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)
+    doc = "Requests, timers and loads of coordinators that an unexpected failure has ended."
+    failures = node.coordinators.failures
+    yield Family("kafka_coordinator_group_unexpectedfailures_total", COUNTER, doc, (("", (), failures),))
 
 
 def _gauge(name: str, doc: str, number: float) -> Family:

@@ -94,6 +94,8 @@ class Node:
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
+        self.on_contained: Callable[[BaseException], None] = lambda failure: None
+        """Told of a broken invariant that has cost less than the node."""
         self.failed: BaseException | None = None
         self.listening = Listening(self, BufferPool(poison=poison_buffers))
         self.serving = False
@@ -392,7 +394,7 @@ class Node:
         self.isr_changes.on_failure = self.fail
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
-        self.coordinators.on_failure = self.fail
+        self.coordinators.on_contained = lambda failure: self.on_contained(failure)
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""

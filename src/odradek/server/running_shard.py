@@ -37,6 +37,8 @@ Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
 MAX_EXPIRIES_PER_TURN = 100
 """Decisions that one firing of a shard's timer makes before others get their turn."""
 
+MAX_REPLAYS_PER_TURN = 500
+"""Records of a log that is being loaded: some milliseconds' work."""
 
 MAX_COMMITS_GATHERED = 100
 """Of one batch; what each of them brings along is bounded already."""
@@ -82,6 +84,8 @@ class RunningShard:
         """Up to where `flush.messages` or `flush.ms` wants the log synced."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._to_forget: list[str] = []
+        """Topics that were deleted while the log was being loaded."""
         hosted.listeners[self._watermark_moved] = None
 
     # Loading and leaving.
@@ -89,7 +93,8 @@ class RunningShard:
     async def load(self, chunk_bytes: int) -> None:
         """Replay the log: what each key was set to last, and nothing that was superseded.
 
-        Up to its end, since a leader commits all that it holds; answers wait for that.
+        Up to its end, since a leader commits all that it holds; answers wait for that. Others get their turn meanwhile,
+        and what they do may end this: a shard that has resigned must never begin beside the one that came after it.
         """
         partition_log = self.hosted.partition.log
         newest = Newest()
@@ -105,18 +110,33 @@ class RunningShard:
                 break
             offset = end
             await asyncio.sleep(0)
-        for record in newest.records(GROUP_RECORDS):
+            if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return
+        for number, record in enumerate(newest.records(GROUP_RECORDS), start=1):
             self.shard.replay(record)
+            if number % MAX_REPLAYS_PER_TURN == 0:
+                await asyncio.sleep(0)
+                if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    return
         self.begin()
 
     def begin(self) -> None:
         """All that is in the log has been replayed."""
-        self.state = ErrorCode.NONE
         now = self._coordinators.moment()
         decision = self.shard.loaded(now)
         if decision.records:
             self._write(decision, now)
         self._deliver(decision)
+        self.state = ErrorCode.NONE
+        self.forget(self._to_forget)
+
+    def forget(self, topics: list[str]) -> None:
+        """Topics were deleted: their offsets go, at once or as soon as they are known."""
+        if self.state is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._to_forget += topics
+        elif self.state is ErrorCode.NONE and topics:
+            while self.tell(lambda shard, now: shard.forget_topics(topics)):
+                pass
 
     def resign(self) -> None:
         """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
@@ -146,7 +166,12 @@ class RunningShard:
         self._answer = None
         now = self._coordinators.moment()
         try:
-            decision = decide(self.shard, ticket, now)
+            try:
+                decision = decide(self.shard, ticket, now)
+            except KafkaError:
+                raise
+            except Exception as failure:
+                raise self._contain(failure) from failure
             if decision.records:
                 self._write(decision, now)
             self._deliver(decision)
@@ -175,20 +200,13 @@ class RunningShard:
         try:
             if not self.shard.may_commit(commit, self._coordinators.moment()):
                 return None
-        except KafkaError:
-            return None
+        except Exception:  # noqa: BLE001 - contained, whatever it is
+            return None  # It is met again there, and answered for.
         promise: Promise[Any] = Promise()
         if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._write_in_its_turn)
+            asyncio.get_running_loop().call_soon(self._write_gathered)
         self._gathered.append((commit, promise))
         return promise
-
-    def _write_in_its_turn(self) -> None:
-        try:
-            self._write_gathered()
-        except BaseException as failure:
-            self._coordinators.on_failure(failure)
-            raise
 
     def _write_gathered(self) -> None:
         """Before anything else is decided, since what was checked must still be true."""
@@ -196,12 +214,18 @@ class RunningShard:
         if not gathered:
             return
         now = self._coordinators.moment()
-        batch = encode_commits([commit for commit, _ in gathered], now_ms=now.wall_ms)
-        if len(batch) <= self.hosted.partition.log.config.max_message_bytes or len(gathered) == 1:
-            self._write_commits(gathered, batch, now)
-            return
-        for each in gathered:
-            self._write_commits([each], encode_commits([each[0]], now_ms=now.wall_ms), now)
+        try:
+            batch = encode_commits([commit for commit, _ in gathered], now_ms=now.wall_ms)
+            if len(batch) <= self.hosted.partition.log.config.max_message_bytes or len(gathered) == 1:
+                self._write_commits(gathered, batch, now)
+                return
+            for each in gathered:
+                self._write_commits([each], encode_commits([each[0]], now_ms=now.wall_ms), now)
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            self._coordinators.give_up(self, failure)
+            for _, promise in gathered:
+                if not promise.is_kept:
+                    promise.break_off(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _write_commits(self, written: list[Gathered], batch: bytearray, now: Moment) -> None:
         try:
@@ -231,6 +255,8 @@ class RunningShard:
             code = self.shard.beat(request, self._coordinators.moment())
         except KafkaError as refused:
             code = refused.code
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            code = self._contain(failure).code
         self._arm(self.shard.timers.next_deadline_ms)
         return code
 
@@ -242,8 +268,15 @@ class RunningShard:
         """Something happened that no request asks for; whether the shard wrote anything because of it."""
         if self._gathered:
             self._write_gathered()
+        if self.state is not ErrorCode.NONE:
+            return False
         now = self._coordinators.moment()
-        decision = decide(self.shard, now)
+        try:
+            decision = decide(self.shard, now)
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            self._contain(failure)
+            self._arm(self.shard.timers.next_deadline_ms)
+            return False
         try:
             if decision.records:
                 self._write(decision, now)
@@ -263,8 +296,24 @@ class RunningShard:
             assert not told.records, "a shard that could not write must not write more"
             self._deliver(told)
             raise self._refusal(refused) from refused
-        for record in decision.records:
-            self.shard.replay(record)
+        except Exception as failure:
+            raise self._coordinators.give_up(self, failure) from failure
+        try:
+            for record in decision.records:
+                self.shard.replay(record)
+        except Exception as failure:
+            raise self._coordinators.give_up(self, failure) from failure
+
+    def _contain(self, failure: Exception) -> KafkaError:
+        """What has broken while something was decided costs that decision: nothing of it is in the log.
+
+        It may have let go of members that wait; they are told as whoever asked.
+        """
+        self._coordinators.note_failure(self, failure)
+        kept = {held.ticket for held in self._held}
+        for ticket in [each for each in self._parked if each not in kept and not self.shard.holds(each)]:
+            self._parked.pop(ticket).break_off(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append(self, batch: bytearray, now: Moment) -> None:
         self._replicas.append(
@@ -364,11 +413,7 @@ class RunningShard:
 
     def _expire(self) -> None:
         self._timer = None
-        try:
-            for _ in range(MAX_EXPIRIES_PER_TURN):
-                if not self.tell(lambda shard, now: shard.expire(now)):
-                    return
-        except BaseException as failure:
-            self._coordinators.on_failure(failure)
-            raise
+        for _ in range(MAX_EXPIRIES_PER_TURN):
+            if not self.tell(lambda shard, now: shard.expire(now)):
+                return
         self._arm(self._coordinators.moment().monotonic_ms)

@@ -144,3 +144,20 @@ def test_uniform_moves_no_more_than_it_must(names: list[str], count: int, leaves
     for name in names[1:]:
         had, has = set(before[name].get(T, ())), set(after[name].get(T, ()))
         assert has >= had if leaves else has <= had
+
+
+@given(
+    st.lists(st.lists(st.integers(-2, 9), unique=True, max_size=9).map(sorted), min_size=1, max_size=4),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_what_members_are_said_to_have_may_overlap_and_not_exist(
+    held: list[list[int]], partitions: int, homogeneous: bool
+) -> None:
+    before = {str(number): {T: tuple(some)} for number, some in enumerate(held)}
+    subscriptions = dict.fromkeys(before, (T,))
+    if not homogeneous:
+        subscriptions["u"] = (T, U)
+    assigned = assign_uniform(spec(subscriptions, {T: partitions, U: 1}, before))
+    given_out = [index for each in assigned.values() for index in each.get(T, ())]
+    assert sorted(given_out) == list(range(partitions))

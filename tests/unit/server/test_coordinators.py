@@ -21,13 +21,19 @@ from tests.unit.server.group_clients import (
 )
 from tests.unit.server.rig import Rig
 
+from odradek.coordinator.group.classic import ClassicGroup
 from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.rebalance import Rebalances
+from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import decode_record
-from odradek.ids import LeaderEpoch, NodeId
+from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.decisions import Ticket
+from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.metadata.image import Changes
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.ports import FileSlice
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -291,6 +297,249 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
         await asyncio.sleep(0.01)
         assert client.has_answer(number)
         assert await committed(client) == {0: 5}
+
+    rig.run(run)
+
+
+def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
+    """Another leads the partition for a moment."""
+    coordinators, partition = rig.node.coordinators, hosted.partition
+    topic = rig.node.image.topics.by_name["__consumer_offsets"]
+    touched = PartitionsOf(topic, (hosted.index,), topic)
+    changes = TopicChanges(created=(), changed=(touched,), deleted=())
+    for leader in (NodeId(2), partition.node_id):
+        state = partition.state
+        elected = replace(
+            state,
+            leader=leader,
+            partition_epoch=state.partition_epoch + 1,
+            leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+        )
+        partition.apply(elected, now_ms=rig.clock.monotonic_ms())
+        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 35])
+def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or two shards would run on one log, and the one that nobody talks to would end its members' sessions."""
+    rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+    monkeypatch.setattr("odradek.server.running_shard.MAX_REPLAYS_PER_TURN", 1)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        joined = await stable_member(client)
+        member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        for offset in range(30):
+            await client.ask(commit("g", "t", {offset % 3: offset}, **member), 9)
+        hosted = log_of(rig, "g")
+        elect_elsewhere_and_back(rig, hosted)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        abandoned = rig.node.coordinators.running("g")
+        elect_elsewhere_and_back(rig, hosted)
+        await asyncio.sleep(1)
+        assert abandoned is not None
+        assert abandoned.state is ErrorCode.NOT_COORDINATOR
+        end_offset = hosted.partition.log.log_end_offset
+        for _ in range(5):
+            assert (await client.ask(heartbeat(joined), 4)).error_code == 0
+            await asyncio.sleep(9)
+        assert hosted.partition.log.log_end_offset == end_offset
+        assert await committed(client) == {0: 27, 1: 28, 2: 29}
+
+    rig.run(run)
+
+
+def recreate_topic(rig: Rig, name: str) -> None:
+    """A topic is deleted, and another made under its name, in one delta of the metadata log."""
+    node = rig.node
+    old = node.image.topics.by_name[name]
+    new = replace(old, topic_id=Uuid(b"recreated topic!"))
+    topics = node.image.topics.copy()
+    del topics.by_id[old.topic_id]
+    topics.by_name[name] = topics.by_id[new.topic_id] = new
+    created = PartitionsOf(new, tuple(range(len(new.partitions))), None)
+    changes = TopicChanges(created=(created,), changed=(), deleted=(old,))
+    node.coordinators.apply(
+        replace(node.image, topics=topics), Changes(topics=changes, configs=(), brokers_changed=False)
+    )
+
+
+@pytest.mark.parametrize("loading", [False, True])
+def test_a_recreated_topic_does_not_inherit_offsets(loading: bool) -> None:
+    rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 1)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        await client.ask(commit("g", "u", {0: 7}), 9)
+        if loading:
+            elect_elsewhere_and_back(rig, log_of(rig, "g"))
+        recreate_topic(rig, "t")
+        await asyncio.sleep(1)
+        assert await committed(client) == {}
+        assert await committed(client, topic="u", partitions=1) == {0: 7}
+
+    rig.run(run)
+
+
+def neighbour_of(rig: Rig, group_id: str) -> str:
+    """Another group of the same shard."""
+    coordinators = rig.node.coordinators
+    names = (f"neighbour {number}" for number in range(100))
+    return next(name for name in names if coordinators.partition_of(name) == coordinators.partition_of(group_id))
+
+
+class Broken:
+    """A method that breaks for the group `g`, as often as it is told to."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, owner: type, name: str, group_of: Callable[..., str]) -> None:
+        self.times = 0
+        whole = getattr(owner, name)
+
+        def method(this: Any, *arguments: Any) -> Any:
+            if self.times and group_of(*arguments) == "g":
+                self.times -= 1
+                raise AssertionError("the world is not as it was")
+            return whole(this, *arguments)
+
+        patch.setattr(owner, name, method)
+
+
+def test_a_request_that_breaks_is_told_so_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, Rebalances, "sync", lambda group, *rest: str(group.group_id))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        joined: JoinGroupResponse = await client.ask(join(), 3)
+        beside = await stable_member(client, neighbour)
+        broken.times = 2
+        for _ in range(2):
+            refused = await client.ask(sync(joined, tester=b"all"), 5)
+            assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
+        assert (await client.ask(sync(joined, tester=b"all"), 5)).error_code == 0
+        assert rig.node.failed is None
+        assert rig.node.coordinators.failures == 2
+
+    rig.run(run)
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_decision_that_breaks_leaves_nobody_waiting() -> None:
+    rig = Rig(properties=QUICK | {"group.initial.rebalance.delay.ms": "3000"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        at = client.send(join(), 3)
+        await asyncio.sleep(1)
+        running = rig.node.coordinators.running("g")
+        assert running is not None
+        (group,) = running.shard.groups.values()
+        assert isinstance(group, ClassicGroup)
+
+        def lose(shard: GroupShard, ticket: Ticket, now: Moment) -> CoordinatorDecision:
+            for member in group.members.values():
+                group.end_join(member)
+            raise AssertionError("its ticket is gone")
+
+        with pytest.raises(KafkaError):
+            await running.ask(lose)
+        assert (await client.answer(at, join(), 3)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    rig.run(run)
+
+
+def test_a_timer_that_breaks_is_tried_again_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, Rebalances, "session_timeout", lambda group, *rest: str(group.group_id))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        joined, beside = await stable_member(client), await stable_member(client, neighbour)
+        broken.times = 1
+        await asyncio.sleep(11)
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.node.coordinators.failures == 1
+        await asyncio.sleep(30)
+        assert (await client.ask(heartbeat(joined), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert rig.node.failed is None
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("way", ["quick", "declared"])
+def test_a_replay_that_breaks_loads_the_shard_anew(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    if way == "quick":
+        broken = Broken(monkeypatch, GroupShard, "replay_commit", lambda commit, now: str(commit.group_id))
+    else:
+        broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        neighbour = neighbour_of(rig, "g")
+        beside = await stable_member(client, neighbour)
+        request = commit("g", "t", {0: 5})
+        if way == "declared":
+            request.topics += commit("g", "t", {1: 6}).topics
+        await client.ask(commit("g", "t", {0: 4}), 9)
+        broken.times = 1
+        refused = await client.ask(request, 9)
+        assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        await asyncio.sleep(0.1)
+        assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
+        assert (await committed(client))[0] == 5
+        assert rig.node.failed is None
+
+    rig.run(run)
+
+
+def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 4}), 9)
+        broken.times = 1_000
+        for _ in range(2):
+            await rig.restart()
+            client = rig.connect()
+            await asyncio.sleep(1)
+            refused = await client.ask(commit("g", "t", {0: 1}), 9)
+            assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            assert rig.node.failed is None
+            assert rig.node.coordinators.failures == 1
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_group_is_deleted_in_as_many_batches_as_it_takes(members: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(properties=QUICK)
+    monkeypatch.setattr("odradek.coordinator.group.shard.MAX_RECORDS_PER_CLEANUP", 4)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 30)
+        for index in range(30):
+            await client.ask(commit("g", "u", {index: 5}), 9)
+        if members:
+            await stable_member(client)
+        hosted = log_of(rig, "g")
+        hosted.partition.log.config = replace(hosted.partition.log.config, max_message_bytes=300)
+        (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
+        assert result.error_code == (ErrorCode.NON_EMPTY_GROUP if members else 0)
+        assert len(await committed(client, topic="u", partitions=30)) == (30 if members else 0)
+        assert rig.node.coordinators.counts() == ((1, 30) if members else (0, 0))
+        assert rig.node.coordinators.failures == 0
 
     rig.run(run)
 

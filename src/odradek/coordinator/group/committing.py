@@ -19,6 +19,7 @@ from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.runtime import java_length
 from odradek.coordinator.shard import Moment, Outcome
+from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -162,10 +163,16 @@ class Commits:
             parts.append(OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=parts)
 
-    def forget_topics(self, topics: Iterable[str], out: Outcome) -> None:
-        """Offsets of topics that were deleted; to be asked again until there are none."""
+    def forget_topics(self, topics: Iterable[str], exist: TopicsImage, out: Outcome) -> None:
+        """Offsets of topics that were deleted; to be asked again until there are none.
+
+        Under the same name there may be another topic already, and offsets of that one stay.
+        """
         for topic in topics:
-            out.records += self._offsets.tombstones_of_topic(topic)
+            successor = exist.by_name.get(topic)
+            out.records += self._offsets.tombstones_of_topic(
+                topic, but=None if successor is None else successor.topic_id
+            )
             if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
                 del out.records[MAX_RECORDS_PER_CLEANUP:]
                 return

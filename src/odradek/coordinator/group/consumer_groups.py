@@ -187,7 +187,7 @@ class ConsumerGroups:
         self._check(request, joiner.api_version)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(request, out, now)
-        group = self._group_to_join(request, out, now)
+        group = self._group_to_join(request, out)
         self.check_size(group, request.member_id)
         owned: Owned | None = None
         if request.topic_partitions is not None:
@@ -197,6 +197,9 @@ class ConsumerGroups:
         around = replace(self.around(group.group_id, now), may_see=may_see)
         after_step = Update(group, around, out.records).follow(before, after, owned)
         self.looked_at(group)
+        upgraded = self.groups.get(group.group_id)
+        if isinstance(upgraded, ClassicGroup):
+            self._end_waiting(upgraded, group, out, now)
         self.extend_session(group.group_id, after_step, now)
         self._mind_revocation(group.group_id, after, after_step, now)
         response = ConsumerGroupHeartbeatResponse(
@@ -242,7 +245,7 @@ class ConsumerGroups:
                 f"Supported assignors: {', '.join(assignors)}.",
             )
 
-    def _group_to_join(self, request: ConsumerGroupHeartbeatRequest, out: Outcome, now: Moment) -> ConsumerGroup:
+    def _group_to_join(self, request: ConsumerGroupHeartbeatRequest, out: Outcome) -> ConsumerGroup:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -255,16 +258,20 @@ class ConsumerGroups:
         if group.is_empty:
             out.records += group.tombstones()
             return ConsumerGroup(request.group_id)
-        return self._upgrade(group, out, now)
+        return self._upgraded(group, out)
 
-    def _upgrade(self, group: ClassicGroup, out: Outcome, now: Moment) -> ConsumerGroup:
-        """The group as it will be once it is of this kind; its classic members join again."""
+    def _upgraded(self, group: ClassicGroup, out: Outcome) -> ConsumerGroup:
+        """The group as it will be once it is of this kind."""
         upgraded = ConsumerGroup(group.group_id)
         made = list(upgrade_records(group, self.image.topics, self.settings))
         for record in made:
             if type(record.key) in self.replays:
                 upgraded.replay(record.key, record.value)
         out.records += made
+        return upgraded
+
+    def _end_waiting(self, group: ClassicGroup, upgraded: ConsumerGroup, out: Outcome, now: Moment) -> None:
+        """Classic members join again. Not before all is decided: one that is refused changes nothing for others."""
         for member in group.members.values():
             ticket = group.end_join(member)
             if ticket is not None:
@@ -273,7 +280,6 @@ class ConsumerGroups:
                 out.answer(member.sync_ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
                 member.sync_ticket = None
             self.extend_session(group.group_id, upgraded.members[member.member_id], now)
-        return upgraded
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         limit = self.settings.consumer_max_size

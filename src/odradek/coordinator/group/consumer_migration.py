@@ -44,8 +44,15 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def written_assignment(assignment: Assignment, topics: TopicsImage, like: bytes) -> bytes:
-    """For a classic member, in the version of what it said."""
-    version = _known_version(like)
+    """For a classic member, in the version of what it said; in the first where that cannot be read.
+
+    Nobody reads what a member says for any but the protocol that is in use, so it may be anything, and a group must not
+    fail for it when another protocol is chosen.
+    """
+    try:
+        version = _known_version(like)
+    except MalformedFrame:
+        version = 0
     content = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignmentTopicPartition(topic=topics.by_id[topic].name, partitions=list(partitions))
@@ -57,10 +64,17 @@ def written_assignment(assignment: Assignment, topics: TopicsImage, like: bytes)
 
 
 def identified(named: Iterable[tuple[str, Iterable[int]]], topics: TopicsImage) -> dict[Uuid, tuple[int, ...]]:
-    """Partitions of topics that exist, by id instead of by name."""
-    return {
-        topics.by_name[name].topic_id: tuple(sorted(partitions)) for name, partitions in named if name in topics.by_name
-    }
+    """Partitions that exist, by the id of their topic instead of by its name.
+
+    Members may name others: the topic that they know may have had more, before it was deleted and created again.
+    """
+    found: dict[Uuid, set[int]] = {}
+    for name, partitions in named:
+        topic = topics.by_name.get(name)
+        if topic is not None:
+            count = len(topic.partitions)
+            found.setdefault(topic.topic_id, set()).update(index for index in partitions if 0 <= index < count)
+    return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
 
 
 def _known_version(content: bytes) -> int:
@@ -92,6 +106,7 @@ def upgrade_records(group: ClassicGroup, topics: TopicsImage, settings: GroupSet
         members = [_upgraded(group, member, topics, epoch) for member in group.members.values()]
     except MalformedFrame:
         raise _not_upgraded(group_id, "the embedded consumer protocol is malformed") from None
+    _check_owned_once(group_id, members)
     yield from group.tombstones()
     for member in members:
         yield records.member_record(group_id, member)
@@ -108,6 +123,20 @@ def _not_upgraded(group_id: str, why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {why}."
     )
+
+
+def _check_owned_once(group_id: str, members: Iterable[ConsumerMember]) -> None:
+    """Classic members assign what they like; here a partition has one owner, and Kafka too refuses the member."""
+    owners: dict[tuple[Uuid, int], str] = {}
+    for member in members:
+        for topic, partitions in member.assigned.items():
+            for index in partitions:
+                if owners.setdefault((topic, index), member.member_id) != member.member_id:
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"Cannot upgrade classic group {group_id} to consumer group because two of its members own "
+                        "the same partition.",
+                    )
 
 
 def _upgraded(group: ClassicGroup, member: ClassicMember, topics: TopicsImage, epoch: int) -> ConsumerMember:

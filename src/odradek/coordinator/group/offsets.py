@@ -116,9 +116,12 @@ class CommittedOffsets:
             for index in held:
                 yield offset_tombstone(group_id, topic, index)
 
-    def tombstones_of_topic(self, topic: str) -> Iterator[CoordinatorRecord]:
+    def tombstones_of_topic(self, topic: str, *, but: Uuid | None) -> Iterator[CoordinatorRecord]:
+        """Of all topics that had this name, but of the one with that id."""
         for group_id, topics in self._by_group.items():
-            for index in topics.get(topic, ()):
+            for index, committed in topics.get(topic, {}).items():
+                if committed.topic_id == but:
+                    continue
                 yield offset_tombstone(group_id, topic, index)
 
 

@@ -7,10 +7,11 @@ keep their ticket with the member; it is answered by a later decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any
 
 from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
-from odradek.coordinator.group.committing import OFFSETS, Commits
+from odradek.coordinator.group.committing import MAX_RECORDS_PER_CLEANUP, OFFSETS, Commits
 from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.consumer_classic_members import ClassicMembers
 from odradek.coordinator.group.consumer_describing import described
@@ -31,6 +32,7 @@ from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Mo
 from odradek.decisions import Decision, Ticket
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import TopicChanges
+from odradek.metadata.topic_names import MAX_NAME_LENGTH
 from odradek.protocol.codec import Message, Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -47,6 +49,12 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 
 RETRY_MS = 500
 """How long a timer waits whose work the log refused."""
+
+MAX_CLEANUP_CHARACTERS = 500_000
+"""Of names in the keys of one batch, which has to stay below `max.message.bytes`."""
+
+BROKEN_RETRY_MS = 30_000
+"""How long a timer waits whose work broke an invariant."""
 
 
 class GroupShard:
@@ -123,7 +131,12 @@ class GroupShard:
         for key in self.timers.due(now.monotonic_ms):
             assert isinstance(key, tuple)
             kind, *rest = key
-            self._timeouts[kind](*rest, out, now)
+            try:
+                self._timeouts[kind](*rest, out, now)
+            except Exception:
+                # Not too soon, for it will most likely break again; and not never, for its group may change meanwhile.
+                self.timers.set(key, now.monotonic_ms + BROKEN_RETRY_MS)
+                raise
             if out.records:
                 decision = self._decision(out)
                 self._expired = decision, key
@@ -144,17 +157,19 @@ class GroupShard:
             group = self.groups.get(record.key.group)
             if not isinstance(group, ClassicGroup):
                 continue
-            if group.generation_id == 0:
-                # The group was to be created by this record; there is none then.
+            if group.generation_id == 0 and record.value is not None:
+                # The group was to be created by this record; there is none then, unless it has offsets.
                 self.rebalances.dismiss(group, code, out, now.wall_ms)
                 del self.groups[group.group_id]
+                if self.offsets.of(group.group_id):
+                    self.groups[group.group_id] = ClassicGroup(group.group_id, now_ms=now.wall_ms)
             else:
                 self.rebalances.refused(group, code, out, now)
         out.answers = [(ticket, answer) for ticket, answer in out.answers if ticket != asker]
         told = {asker, *(ticket for ticket, _ in out.answers)}
         # Members that the decision has already parted with are answered as it said.
         out.answers += [
-            (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self._is_held(ticket)
+            (ticket, answer) for ticket, answer in decision.answers if ticket not in told and not self.holds(ticket)
         ]
         return self._decision(out)
 
@@ -165,8 +180,8 @@ class GroupShard:
                 self.rebalances.dismiss(group, ErrorCode.NOT_COORDINATOR, out, group.state_since_ms)
         return Decision((), tuple(out.answers))
 
-    def _is_held(self, ticket: Ticket) -> bool:
-        """Whether a member still waits with it; looked for only after a failed append."""
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether a member still waits with it; looked for only after a failure."""
         return any(
             ticket in (member.join_ticket, member.sync_ticket)
             for group in self.groups.values()
@@ -326,7 +341,7 @@ class GroupShard:
 
     def forget_topics(self, topics: Iterable[str]) -> CoordinatorDecision:
         out = Outcome()
-        self.commits.forget_topics(topics, out)
+        self.commits.forget_topics(topics, self.consumers.image.topics, out)
         return self._decision(out)
 
     # Administration.
@@ -369,8 +384,24 @@ class GroupShard:
         ]
         return self._answer(ticket, ListGroupsResponse(groups=groups))
 
+    def delete_most_offsets(self, group_id: str) -> CoordinatorDecision:
+        """Before a group is deleted: as many of its offsets as one batch holds, if there are more than that.
+
+        To be asked again until nothing is written: a group may hold more offsets than a batch can.
+        """
+        out = Outcome()
+        group, held = self.groups.get(group_id), self.offsets.of(group_id)
+        limit = max(1, min(MAX_RECORDS_PER_CLEANUP, MAX_CLEANUP_CHARACTERS // (len(group_id) + MAX_NAME_LENGTH)))
+        if group is not None and sum(map(len, held.values())) > limit:
+            try:
+                group.check_delete()
+            except KafkaError:
+                return self._decision(out)  # As `delete_group` will say.
+            out.records += islice(self.offsets.tombstones_of_group(group_id), limit)
+        return self._decision(out)
+
     def delete_group(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
-        """Its offsets and itself, all or nothing."""
+        """Itself with the offsets that `delete_most_offsets` has left, all or nothing."""
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

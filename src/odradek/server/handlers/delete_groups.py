@@ -20,9 +20,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResp
 async def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:
     try:
         require(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
-        result: DeletableGroupResult = await ctx.node.coordinators.ask(
-            group_id, lambda shard, ticket, now: shard.delete_group(ticket, group_id)
-        )
+        result: DeletableGroupResult = await ctx.node.coordinators.delete_group(group_id)
     except KafkaError as refused:
         return DeletableGroupResult(group_id=group_id, error_code=refused.code)
     return result

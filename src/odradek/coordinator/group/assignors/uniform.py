@@ -30,12 +30,12 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Assignment]:
     taken: dict[Uuid, set[int]] = {topic: set() for topic in topics}
     sizes: dict[str, int] = {}
     for member in spec.members:
-        held = sum(len(member.assigned.get(topic, ())) for topic in topics)
+        held = {topic: _valid(member, topic, spec.partition_counts[topic], taken[topic]) for topic in topics}
         # Those who have one more than the others keep it, as long as there are so many to be had.
         limit = quota
-        if held > quota and extras:
+        if extras and sum(map(len, held.values())) > quota:
             limit, extras = quota + 1, extras - 1
-        kept[member.member_id], sizes[member.member_id] = _keep(member, topics, limit, taken)
+        kept[member.member_id], sizes[member.member_id] = _keep(held, limit, taken)
     free = [
         (topic, index) for topic in topics for index in range(spec.partition_counts[topic]) if index not in taken[topic]
     ]
@@ -51,14 +51,17 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Assignment]:
     return {member.member_id: _unless_same(member.assigned, frozen(kept[member.member_id])) for member in spec.members}
 
 
-def _keep(
-    member: MemberSpec, topics: tuple[Uuid, ...], limit: int, taken: dict[Uuid, set[int]]
-) -> tuple[dict[Uuid, list[int]], int]:
+def _valid(member: MemberSpec, topic: Uuid, partitions: int, taken: set[int]) -> list[int]:
+    """What a member has of a topic, as far as that exists and nobody else has it: the log may say anything."""
+    return [index for index in member.assigned.get(topic, ()) if 0 <= index < partitions and index not in taken]
+
+
+def _keep(held: dict[Uuid, list[int]], limit: int, taken: dict[Uuid, set[int]]) -> tuple[dict[Uuid, list[int]], int]:
     """As much of what a member has as it may keep, and how much that is."""
     kept: dict[Uuid, list[int]] = {}
     size = 0
-    for topic in topics:
-        some = list(member.assigned.get(topic, ())[: limit - size])
+    for topic, partitions in held.items():
+        some = partitions[: limit - size]
         if some:
             kept[topic] = some
             size += len(some)
@@ -114,8 +117,9 @@ class _Heterogeneous:
                 if topic in subscribed:
                     owners = self._owners[topic]
                     for index in held:
-                        owners[index] = number
-                    self._sizes[number] += len(held)
+                        if 0 <= index < len(owners) and owners[index] == -1:
+                            owners[index] = number
+                            self._sizes[number] += 1
 
     def _hand_out(self, topic: Uuid) -> None:
         """Every free partition goes to the subscriber that has the fewest."""
