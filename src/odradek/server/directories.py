@@ -13,6 +13,7 @@ from odradek.configdef import parse_properties
 from odradek.ids import NodeId, Uuid, uuid_text
 from odradek.metadata.bootstrap import (
     META_PROPERTIES_FILE,
+    METADATA_DIRECTORY,
     FormatError,
     FormatPlan,
     FormatRequest,
@@ -123,6 +124,7 @@ def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -
     _check_owner(config, found)
     if config.metadata_log_dir in found.failed:
         raise FormatError(f"cannot read {config.metadata_log_dir}: {found.failed[config.metadata_log_dir]}.")
+    _check_metadata_place(config, world.disk)
     now_ms = world.clock.now_ms()
     if found.unformatted:
         _check_empty(config, world.disk, found)
@@ -167,6 +169,25 @@ def _check_owner(config: NodeConfig, found: Survey) -> None:
     if len(clusters) > 1:
         told = " and ".join(f"{log_dir} to cluster {cluster}" for cluster, log_dir in clusters.items())
         raise FormatError(f"The directories belong to different clusters: {told}.")
+
+
+def _check_metadata_place(config: NodeConfig, disk: Disk) -> None:
+    """Refuse a metadata log in another directory, as Kafka does: a new one would be begun beside it, and a cluster
+    without topics would have every partition set aside."""
+    configured = config.metadata_log_dir
+    for log_dir in all_directories(config):
+        if log_dir == configured or not disk.exists(f"{log_dir}/{METADATA_DIRECTORY}"):
+            continue
+        if disk.exists(f"{configured}/{METADATA_DIRECTORY}"):
+            raise FormatError(
+                f"Both {configured} and {log_dir} hold a metadata log ({METADATA_DIRECTORY}): move the one away that "
+                "is not this cluster's (the newer and shorter one, if log.dirs was put in another order), and set "
+                "metadata.log.dir to the directory of the other."
+            )
+        raise FormatError(
+            f"{log_dir} holds the metadata log ({METADATA_DIRECTORY}), and the configured metadata directory is "
+            f"{configured}: set metadata.log.dir={log_dir}, or name it first in log.dirs."
+        )
 
 
 def _check_empty(config: NodeConfig, disk: Disk, found: Survey) -> None:

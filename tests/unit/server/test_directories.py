@@ -64,6 +64,30 @@ def test_a_directory_that_is_added_later_joins_the_cluster(tmp_path: Path) -> No
     assert meta(tmp_path / "new")["cluster.id"] == first.cluster_id
 
 
+@pytest.mark.parametrize("roles", ["broker,controller", "controller", "broker"])
+def test_directories_in_another_order_begin_no_second_metadata_log(tmp_path: Path, roles: str) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    changes = {"process_roles": roles, "controller_quorum_voters": "1@127.0.0.1:9093"}
+    if roles == "controller":
+        changes["listeners"] = "CONTROLLER://127.0.0.1:9093"
+    elif roles == "broker":
+        changes |= {"listeners": "PLAINTEXT://127.0.0.1:9092", "controller_quorum_voters": "2@127.0.0.1:9093"}
+    first = settle(node(a, b, **changes), "4L6g3nShT-eMCtK--X86sw")
+    (a / "__cluster_metadata-0").mkdir()
+    with pytest.raises(FormatError, match=f"{a} holds the metadata log .* set metadata.log.dir={a}"):
+        settle(node(b, a, **changes))
+    with pytest.raises(FormatError, match=f"{a} holds the metadata log .* set metadata.log.dir={a}"):
+        settle(node(tmp_path / "new", a, b, **changes))
+    assert settle(node(b, a, metadata_log_dir=str(a), **changes)) == first
+
+
+def test_two_metadata_logs_are_not_chosen_from(tmp_path: Path) -> None:
+    settle(node(tmp_path / "a", tmp_path / "b"))
+    (tmp_path / "b/__cluster_metadata-0").mkdir()
+    with pytest.raises(FormatError, match="Both .*/a and .*/b hold a metadata log"):
+        settle(node(tmp_path / "a", tmp_path / "b"))
+
+
 def test_lost_metadata_is_not_papered_over_by_a_new_cluster(tmp_path: Path) -> None:
     settle(node(tmp_path / "a", tmp_path / "b"))
     (tmp_path / "a/meta.properties").unlink()
