@@ -56,7 +56,7 @@ from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
 from odradek.storage.directories import LogDirectory
-from odradek.storage.last_life import LastLife
+from odradek.storage.last_life import NOBODY, LastLife
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class Node:
     async def _register(self, identity: Identity) -> None:
         """Be taken in. Whose logs are here is on disk before anybody is asked: this process may be killed meanwhile."""
         me = self._self(identity)
-        if any(directory.last_life.attempts for directory in self._directories):
+        if any(directory.last_life != NOBODY for directory in self._directories):
             await self._know_last_registration()
         self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
         await self.lifecycle.register(me, lambda: self._last_lives.last_life(self.image).broker_epoch)
@@ -205,7 +205,7 @@ class Node:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
 
     async def _know_last_registration(self) -> None:
-        """See what became of a registration whose answer nobody lived to hear."""
+        """See which directories this broker had, and what became of a registration whose answer nobody lived to hear."""
         timeout_ms = self.config.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
