@@ -29,7 +29,7 @@ from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.controller_channel import ControllerChannel
 from odradek.server.coordinators import Coordinators
-from odradek.server.directories import Identity, settle_identity
+from odradek.server.directories import Identity, check_joining, join, settle_identity
 from odradek.server.directory_assignments import DirectoryAssignments
 from odradek.server.directory_choices import DirectoryChoices
 from odradek.server.directory_locks import DirectoryLocks
@@ -106,6 +106,7 @@ class Node:
         self._hosts_partitions = False
         self._rooms_made = False
         self._quorum_started = False
+        self._may_have_registered = False
         self._next_image: asyncio.Future[None] | None = None
         self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
@@ -155,7 +156,8 @@ class Node:
         await self.listening.open()
         self._open_quorum(identity)
         self._rooms_made = True
-        await self.quorum.start(clean=all(directory.was_clean for directory in self._directories))
+        was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
+        await self.quorum.start(clean=was_clean)
         self._quorum_started = True
         apply_broker_configs(self.config, self.image.configs)
         self._guard(self.image)
@@ -170,6 +172,8 @@ class Node:
 
     async def _join(self, identity: Identity) -> None:
         """Become a broker that serves."""
+        if identity.joining:
+            identity = await self._take_in(identity)
         await self._register(identity)
         await self._open_partitions()
         if self._last_lives.is_damaged:
@@ -185,9 +189,20 @@ class Node:
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
         self.listening.serve(self.config.broker_listeners)
 
+    async def _take_in(self, identity: Identity) -> Identity:
+        """Use the empty directories as well, if the cluster knows of nothing that was in one of them."""
+        await self._know_last_registration()
+        check_joining(identity, self.image, self.node_id)
+        whole = join(self.config, self.world, identity)
+        for path in identity.joining:
+            self._open_directory(path, whole)
+        self.replicas.watch_damage()
+        return whole
+
     async def _register(self, identity: Identity) -> None:
         """Be taken in. Whose logs are here is on disk before anybody is asked: this process may be killed meanwhile."""
         me = self._self(identity)
+        self._may_have_registered = True
         if any(directory.last_life != NOBODY for directory in self._directories):
             await self._know_last_registration()
         self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
@@ -205,7 +220,7 @@ class Node:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
 
     async def _know_last_registration(self) -> None:
-        """See which directories this broker had, and what became of a registration whose answer nobody lived to hear."""
+        """See which directories this broker had, and what became of a registration that nobody lived to hear of."""
         timeout_ms = self.config.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -271,6 +286,8 @@ class Node:
             await self._close_rooms()
         self.listening.close(self.config.listeners)
         for directory in self._directories:
+            if directory.was_clean and not self._may_have_registered:  # No log was touched: it is as it was found.
+                directory.mark_clean_shutdown(broker_epoch=directory.last_life.broker_epoch)
             directory.go_offline()
         self._locks.release()
 
@@ -289,7 +306,11 @@ class Node:
         for path in self.config.log_dirs:
             if path in failed or path in identity.failed:
                 log.error("Log directory %s is offline: %s", path, failed.get(path) or identity.failed[path])
-                continue
+            elif path not in identity.joining:
+                self._open_directory(path, identity)
+
+    def _open_directory(self, path: str, identity: Identity) -> None:
+        if path in self.config.log_dirs:  # That of the metadata alone has no partitions.
             self._directories.append(
                 LogDirectory(
                     self.world.disk,
