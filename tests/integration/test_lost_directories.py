@@ -14,6 +14,7 @@ from tests.integration.cluster_asking import ask, eventually
 from odradek.client.admin.topics import NewTopic
 from odradek.client.cluster import PartitionInfo, TopicPartition
 from odradek.testing.cluster import ProcessNode, RunningCluster, running_cluster
+from odradek.testing.process import NodeFailed
 
 PARTITIONS = range(4)
 
@@ -75,6 +76,9 @@ def test_who_was_moved_to_a_directory_that_fails_leads_no_more(cluster: RunningC
     assert all(3 in each.isr for each in described(cluster, "failing") if each.partition not in lost)
     assert node.running
     node.stop()
+    with pytest.raises(NodeFailed, match=r"is empty, and a log directory that this broker had is missing"):
+        node.start()  # What was moved to it in the test before is nobody else's.
+    cluster.format(node)
     node.start()
 
 

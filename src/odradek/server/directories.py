@@ -13,6 +13,7 @@ from odradek.configdef import parse_properties
 from odradek.ids import NodeId, Uuid, uuid_text
 from odradek.metadata.bootstrap import (
     META_PROPERTIES_FILE,
+    METADATA_DIRECTORY,
     FormatError,
     FormatPlan,
     FormatRequest,
@@ -21,11 +22,15 @@ from odradek.metadata.bootstrap import (
     plan_format,
     read_meta_properties,
 )
+from odradek.metadata.image import Image
+from odradek.metadata.image.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import Disk, Entropy, World
 from odradek.server.config import NodeConfig
-from odradek.storage.checkpoints import replace_file
+from odradek.storage.checkpoints import read_partition_metadata, replace_file
+from odradek.storage.directories import parse_directory_name
+from odradek.storage.file_names import PARTITION_METADATA
 from odradek.values import value
 
 logger = logging.getLogger(__name__)
@@ -49,6 +54,8 @@ class Identity:
     directory_ids: dict[str, Uuid]
     failed: dict[str, str]
     """Directories that cannot be used, and why; never the one with the metadata."""
+    joining: tuple[str, ...] = ()
+    """Empty ones beside a broker's formatted ones: `join` formats them, once `check_joining` has nothing against it."""
 
 
 def all_directories(config: NodeConfig) -> tuple[str, ...]:
@@ -113,7 +120,10 @@ def standalone_voter(config: NodeConfig, entropy: Entropy) -> tuple[Voter, ...]:
 
 
 def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -> Identity:
-    """Read the directories at start, formatting those of a lone node that are empty.
+    """Read the directories at start, formatting those of a new node that are empty.
+
+    Empty directories of a broker that has others are only `joining`: one may be where a disk is not mounted, and the
+    cluster's metadata has to say first that nothing was in it.
 
     `cluster_id` is what a new cluster is to be called, if not by a random id; a node of several is formatted only where
     it is given. FormatError when the directories are another node's or another cluster's, or when formatting would
@@ -123,9 +133,15 @@ def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -
     _check_owner(config, found)
     if config.metadata_log_dir in found.failed:
         raise FormatError(f"cannot read {config.metadata_log_dir}: {found.failed[config.metadata_log_dir]}.")
+    _check_metadata_place(config, world.disk)
+    _check_copies(world.disk, found)
     now_ms = world.clock.now_ms()
+    joining: tuple[str, ...] = ()
     if found.unformatted:
         _check_empty(config, world.disk, found)
+    if found.formatted and config.is_broker:
+        joining = found.unformatted
+    elif found.unformatted:
         known = next((meta.cluster_id for meta in found.formatted.values()), None)
         if known is None and not config.is_alone and not cluster_id:
             raise FormatError(
@@ -134,20 +150,62 @@ def settle_identity(config: NodeConfig, world: World, *, cluster_id: str = "") -
             )
         alone = config.is_alone and not config.controller_quorum_voters
         voters = standalone_voter(config, world.entropy) if alone and known is None else None
-        plan = format_directories(
-            config,
-            world.disk,
-            world.entropy,
-            now_ms=now_ms,
-            cluster_id=known or cluster_id or uuid_text(random_uuid(world.entropy)),
-            unformatted=found.unformatted,
-            initial_controllers=voters,
-        )
-        for directory in plan.directories:
-            logger.info("Formatted %s %s with metadata.version %s.", directory.kind, directory.log_dir, plan.release)
+        cluster_id = known or cluster_id or uuid_text(random_uuid(world.entropy))
+        _format(config, world, found.unformatted, cluster_id=cluster_id, initial_controllers=voters)
         found = survey(config, world.disk)
     ids = {log_dir: _directory_id(log_dir, meta, world, now_ms) for log_dir, meta in found.formatted.items()}
-    return Identity(found.formatted[config.metadata_log_dir].cluster_id, ids, found.failed)
+    return Identity(found.formatted[config.metadata_log_dir].cluster_id, ids, found.failed, joining)
+
+
+def check_joining(identity: Identity, image: Image, node_id: NodeId) -> None:
+    """FormatError where an empty directory stands where one of this broker's may have been.
+
+    One that failed while the broker ran is not in its registration any more. It is missed only if a partition in it is
+    nobody else's to lead: the others' are filled again from who leads them now.
+    """
+    known = image.cluster.brokers.get(node_id)
+    expected = set(known.log_dirs if known is not None else ())
+    for topic in image.topics.by_id.values():
+        for partition in topic.partitions:
+            if node_id in (*partition.isr, *partition.elr, *partition.last_known_elr) and node_id in partition.replicas:
+                expected.add(partition.directory(node_id))
+    missing = expected.difference(identity.directory_ids.values(), _NO_DIRECTORY)
+    if missing:
+        raise FormatError(
+            f"{identity.joining[0]} is empty, and a log directory that this broker had is missing (directory.id "
+            f"{uuid_text(min(missing))}): mount it, or, if it is lost for good, format an empty one in its place with "
+            f"`odradek storage format --ignore-formatted --cluster-id {identity.cluster_id}`."
+        )
+
+
+def join(config: NodeConfig, world: World, identity: Identity) -> Identity:
+    """Format the directories that are joining; the identity with them."""
+    _format(config, world, identity.joining, cluster_id=identity.cluster_id, initial_controllers=None)
+    return settle_identity(config, world)
+
+
+_NO_DIRECTORY = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, LOST_DIRECTORY)
+
+
+def _format(
+    config: NodeConfig,
+    world: World,
+    unformatted: tuple[str, ...],
+    *,
+    cluster_id: str,
+    initial_controllers: tuple[Voter, ...] | None,
+) -> None:
+    plan = format_directories(
+        config,
+        world.disk,
+        world.entropy,
+        now_ms=world.clock.now_ms(),
+        cluster_id=cluster_id,
+        unformatted=unformatted,
+        initial_controllers=initial_controllers,
+    )
+    for directory in plan.directories:
+        logger.info("Formatted %s %s with metadata.version %s.", directory.kind, directory.log_dir, plan.release)
 
 
 def _check_owner(config: NodeConfig, found: Survey) -> None:
@@ -167,6 +225,52 @@ def _check_owner(config: NodeConfig, found: Survey) -> None:
     if len(clusters) > 1:
         told = " and ".join(f"{log_dir} to cluster {cluster}" for cluster, log_dir in clusters.items())
         raise FormatError(f"The directories belong to different clusters: {told}.")
+
+
+def _check_metadata_place(config: NodeConfig, disk: Disk) -> None:
+    """Refuse a metadata log in another directory, as Kafka does: a new one would be begun beside it, and a cluster
+    without topics would have every partition set aside."""
+    configured = config.metadata_log_dir
+    for log_dir in all_directories(config):
+        if log_dir == configured or not disk.exists(f"{log_dir}/{METADATA_DIRECTORY}"):
+            continue
+        if disk.exists(f"{configured}/{METADATA_DIRECTORY}"):
+            raise FormatError(
+                f"Both {configured} and {log_dir} hold a metadata log ({METADATA_DIRECTORY}): move the one away that "
+                "is not this cluster's (the newer and shorter one, if log.dirs was put in another order), and set "
+                "metadata.log.dir to the directory of the other."
+            )
+        raise FormatError(
+            f"{log_dir} holds the metadata log ({METADATA_DIRECTORY}), and the configured metadata directory is "
+            f"{configured}: set metadata.log.dir={log_dir}, or name it first in log.dirs."
+        )
+
+
+def _check_copies(disk: Disk, found: Survey) -> None:
+    """Refuse two logs of the same partition, as Kafka does: nothing says which of them is the newer one.
+
+    That is what a directory brings along that was away while others were filled in its stead.
+    """
+    if len(found.formatted) == 1:
+        return
+    places: dict[tuple[str, Uuid | None], str] = {}
+    for log_dir in found.formatted:
+        for name, topic_id in _logs_in(disk, log_dir):
+            other = places.setdefault((name, topic_id), log_dir)
+            if other != log_dir:
+                raise FormatError(
+                    f"{name} is in {other} and in {log_dir}: move the copy away that is not to count, or take the "
+                    "directory that was away out of log.dirs again."
+                )
+
+
+def _logs_in(disk: Disk, log_dir: str) -> list[tuple[str, Uuid | None]]:
+    """The partitions' directories, and the topics they are of."""
+    try:
+        names = [name for name in disk.list(log_dir) if parse_directory_name(name) and name != METADATA_DIRECTORY]
+        return [(name, read_partition_metadata(disk, f"{log_dir}/{name}/{PARTITION_METADATA}")) for name in names]
+    except OSError:
+        return []  # It is offline then, or will be: nothing in it is used.
 
 
 def _check_empty(config: NodeConfig, disk: Disk, found: Survey) -> None:

@@ -129,7 +129,7 @@ class Hosting:
                 yield
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
-        directory = self._directory_for(topic.name, index, registration)
+        directory = self._directory_for(topic, index, registration)
         if directory is None:
             log.error("No log directory is online for %s-%s", topic.name, index)
             self.replicas.note_offline(topic.name, topic.topic_id, index)
@@ -208,14 +208,18 @@ class Hosting:
             self.replicas.discard(hosted)
             yield
 
-    def _directory_for(self, topic: str, index: int, registration: PartitionRegistration) -> LogDirectory | None:
+    def _directory_for(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> LogDirectory | None:
         """Where the partition is already, or is said to be; a new one goes where the fewest are.
 
         None if it may be in a directory that has failed: an empty log elsewhere would look as if all was deleted.
         """
         online = [directory for directory in self.replicas.directories if directory.online]
         registered = registration.directory(self._node_id)
-        holders = [directory for directory in online if directory.holds(topic, index)]
+        # A deleted topic's of that name is none: to open, and set aside, that one would hide the right one elsewhere.
+        its_own = (topic.topic_id, None)
+        holders = [
+            each for each in online if each.holds(topic.name, index) and each.topic_id_of(topic.name, index) in its_own
+        ]
         for directory in holders or online:
             if directory.directory_id == registered:
                 return directory

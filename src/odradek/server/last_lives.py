@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from odradek.ids import NodeId
 from odradek.metadata.image import Image
 from odradek.storage.directories import LogDirectory
-from odradek.storage.last_life import LastLife, common_life
+from odradek.storage.last_life import NOBODY, LastLife, common_life
 
 
 class LastLives:
@@ -29,8 +29,13 @@ class LastLives:
         """Whether a log has less than it must have had, and the cluster takes this broker for one that lost nothing."""
 
     def last_life(self, image: Image) -> LastLife:
-        """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs."""
+        """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs.
+
+        Nor if a directory that this broker had last is not configured any more: what was in it is not here.
+        """
         known = image.cluster.brokers.get(self._node_id)
+        if known is not None and not {each.directory_id for each in self._directories}.issuperset(known.log_dirs):
+            return NOBODY
         lives = [directory.last_life for directory in self._whole()]
         if known is not None:
             lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]

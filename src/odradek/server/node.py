@@ -29,7 +29,7 @@ from odradek.server.config import NodeConfig
 from odradek.server.controller import Controller
 from odradek.server.controller_channel import ControllerChannel
 from odradek.server.coordinators import Coordinators
-from odradek.server.directories import Identity, settle_identity
+from odradek.server.directories import Identity, check_joining, join, settle_identity
 from odradek.server.directory_assignments import DirectoryAssignments
 from odradek.server.directory_choices import DirectoryChoices
 from odradek.server.directory_locks import DirectoryLocks
@@ -56,7 +56,7 @@ from odradek.server.quotas import Quotas
 from odradek.server.replicas import Replicas
 from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
 from odradek.storage.directories import LogDirectory
-from odradek.storage.last_life import LastLife
+from odradek.storage.last_life import NOBODY, LastLife
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +108,7 @@ class Node:
         self._hosts_partitions = False
         self._rooms_made = False
         self._quorum_started = False
+        self._may_have_registered = False
         self._next_image: asyncio.Future[None] | None = None
         self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
@@ -157,7 +158,8 @@ class Node:
         await self.listening.open()
         self._open_quorum(identity)
         self._rooms_made = True
-        await self.quorum.start(clean=all(directory.was_clean for directory in self._directories))
+        was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
+        await self.quorum.start(clean=was_clean)
         self._quorum_started = True
         apply_broker_configs(self.config, self.image.configs)
         self._guard(self.image)
@@ -172,6 +174,8 @@ class Node:
 
     async def _join(self, identity: Identity) -> None:
         """Become a broker that serves."""
+        if identity.joining:
+            identity = await self._take_in(identity)
         await self._register(identity)
         await self._open_partitions()
         if self._last_lives.is_damaged:
@@ -187,10 +191,21 @@ class Node:
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
         self.listening.serve(self.config.broker_listeners)
 
+    async def _take_in(self, identity: Identity) -> Identity:
+        """Use the empty directories as well, if the cluster knows of nothing that was in one of them."""
+        await self._know_last_registration()
+        check_joining(identity, self.image, self.node_id)
+        whole = join(self.config, self.world, identity)
+        for path in identity.joining:
+            self._open_directory(path, whole)
+        self.replicas.watch_damage()
+        return whole
+
     async def _register(self, identity: Identity) -> None:
         """Be taken in. Whose logs are here is on disk before anybody is asked: this process may be killed meanwhile."""
         me = self._self(identity)
-        if any(directory.last_life.attempts for directory in self._directories):
+        self._may_have_registered = True
+        if any(directory.last_life != NOBODY for directory in self._directories):
             await self._know_last_registration()
         self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
         await self.lifecycle.register(me, lambda: self._last_lives.last_life(self.image).broker_epoch)
@@ -207,7 +222,7 @@ class Node:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
 
     async def _know_last_registration(self) -> None:
-        """See what became of a registration whose answer nobody lived to hear."""
+        """See which directories this broker had, and what became of a registration that nobody lived to hear of."""
         timeout_ms = self.config.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -273,6 +288,8 @@ class Node:
             await self._close_rooms()
         self.listening.close(self.config.listeners)
         for directory in self._directories:
+            if directory.was_clean and not self._may_have_registered:  # No log was touched: it is as it was found.
+                directory.mark_clean_shutdown(broker_epoch=directory.last_life.broker_epoch)
             directory.go_offline()
         self._locks.release()
 
@@ -291,7 +308,11 @@ class Node:
         for path in self.config.log_dirs:
             if path in failed or path in identity.failed:
                 log.error("Log directory %s is offline: %s", path, failed.get(path) or identity.failed[path])
-                continue
+            elif path not in identity.joining:
+                self._open_directory(path, identity)
+
+    def _open_directory(self, path: str, identity: Identity) -> None:
+        if path in self.config.log_dirs:  # That of the metadata alone has no partitions.
             self._directories.append(
                 LogDirectory(
                     self.world.disk,

@@ -63,8 +63,7 @@ class Replicas:
         self.on_all_offline: Callable[[], None] = lambda: None
         self.on_damage: Callable[[], None] = lambda: None
         """Told when a log has less than it must have had, before it is mended."""
-        for directory in directories:
-            directory.on_damage = lambda: self.on_damage()
+        self.watch_damage()
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
         self.full_disks = FullDisks(world.disk)
@@ -75,6 +74,11 @@ class Replicas:
         """Told when brokers have come, gone or moved."""
         self.on_proposal: Callable[[Hosted, IsrProposal], None] = lambda hosted, proposal: None
         """Told to ask the controller for another ISR."""
+
+    def watch_damage(self) -> None:
+        """Be told of it by all directories, those that have come since as well."""
+        for directory in self.directories:
+            directory.on_damage = lambda: self.on_damage()
 
     def __iter__(self) -> Iterator[Hosted]:
         for topic in self._by_name.values():

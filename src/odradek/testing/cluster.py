@@ -15,7 +15,7 @@ from odradek.configdef import format_properties, parse_properties
 from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
-from odradek.server.directories import format_directories
+from odradek.server.directories import format_directories, survey
 from odradek.testing.ports import HOST, free_port
 from odradek.testing.process import NodeFailed, NodeProcess
 from odradek.testing.thread import NodeThread
@@ -319,12 +319,13 @@ def close_all(nodes: Collection[ClusterNode]) -> None:
 
 def _format(node: ClusterNode, cluster_id: str) -> None:
     config = load(node.settings(), host_name=node.host)
+    disk = RealDisk()
     format_directories(
         config,
-        RealDisk(),
+        disk,
         SystemEntropy(),
         now_ms=SystemClock().now_ms(),
         cluster_id=cluster_id,
-        unformatted=config.log_dirs,
+        unformatted=survey(config, disk).unformatted,
         initial_controllers=None,
     )

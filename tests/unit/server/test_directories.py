@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from tests.unit.metadata.building import uuid
 
 from odradek.adapters.world import real_world
 from odradek.configdef import format_properties, parse_properties
-from odradek.ids import uuid_text
+from odradek.ids import NodeId, uuid_text
 from odradek.metadata.bootstrap import FormatError
+from odradek.metadata.image import EMPTY_IMAGE
 from odradek.server.config import NodeConfig, load
-from odradek.server.directories import Identity, settle_identity, survey
+from odradek.server.directories import Identity, check_joining, join, settle_identity, survey
 
 
 def node(*directories: Path, **changes: str) -> NodeConfig:
@@ -59,9 +62,52 @@ def test_a_static_voter_gets_no_recorded_quorum(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_added_later_joins_the_cluster(tmp_path: Path) -> None:
     first = settle(node(tmp_path / "a"))
-    both = settle(node(tmp_path / "a", tmp_path / "new"))
+    config = node(tmp_path / "a", tmp_path / "new")
+    found = settle(config)
+    assert found.joining == (str(tmp_path / "new"),)
+    assert not (tmp_path / "new").exists(), "whether something was in it is not known yet"
+    check_joining(found, EMPTY_IMAGE, NodeId(1))
+    both = join(config, real_world(), found)
+    assert both.joining == ()
+    assert sorted(both.directory_ids) == [str(tmp_path / "a"), str(tmp_path / "new")]
     assert both.cluster_id == first.cluster_id
     assert meta(tmp_path / "new")["cluster.id"] == first.cluster_id
+
+
+@pytest.mark.parametrize("roles", ["broker,controller", "controller", "broker"])
+def test_directories_in_another_order_begin_no_second_metadata_log(tmp_path: Path, roles: str) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    changes = {"process_roles": roles, "controller_quorum_voters": "1@127.0.0.1:9093"}
+    if roles == "controller":
+        changes["listeners"] = "CONTROLLER://127.0.0.1:9093"
+    elif roles == "broker":
+        changes |= {"listeners": "PLAINTEXT://127.0.0.1:9092", "controller_quorum_voters": "2@127.0.0.1:9093"}
+    first = settle(node(a, b, **changes), "4L6g3nShT-eMCtK--X86sw")
+    (a / "__cluster_metadata-0").mkdir()
+    with pytest.raises(FormatError, match=rf"{a} holds the metadata log .* set metadata\.log\.dir={a}"):
+        settle(node(b, a, **changes))
+    with pytest.raises(FormatError, match=rf"{a} holds the metadata log .* set metadata\.log\.dir={a}"):
+        settle(node(tmp_path / "new", a, b, **changes))
+    assert settle(node(b, a, metadata_log_dir=str(a), **changes)) == first
+
+
+def test_two_metadata_logs_are_not_chosen_from(tmp_path: Path) -> None:
+    settle(node(tmp_path / "a", tmp_path / "b"))
+    (tmp_path / "b/__cluster_metadata-0").mkdir()
+    with pytest.raises(FormatError, match=r"Both .*/a and .*/b hold a metadata log"):
+        settle(node(tmp_path / "a", tmp_path / "b"))
+
+
+def test_two_logs_of_one_partition_are_not_chosen_from(tmp_path: Path) -> None:
+    config = node(tmp_path / "a", tmp_path / "b")
+    settle(config)
+    for name, topic in (("a", 1), ("b", 2)):
+        (tmp_path / name / "t-0").mkdir()
+        (tmp_path / name / "t-0/partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_text(uuid(topic))}\n")
+    settle(config)  # One of them is a deleted topic's.
+    shutil.copy(tmp_path / "a/t-0/partition.metadata", tmp_path / "b/t-0/partition.metadata")
+    with pytest.raises(FormatError, match=r"t-0 is in .*/a and in .*/b: move the copy away that is not to count"):
+        settle(config)
 
 
 def test_lost_metadata_is_not_papered_over_by_a_new_cluster(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.unit.metadata.building import uuid
 from tests.unit.server.asking import deletion, fetch, fetched, produce, produced, values, wanted
 from tests.unit.server.rig import Rig
 
@@ -15,6 +16,7 @@ from odradek.metadata.image.topics import (
     MIGRATING_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     PartitionRegistration,
+    TopicImage,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -157,8 +159,9 @@ def test_what_may_be_in_a_lost_directory_is_not_begun_anew(
 
     async def test() -> None:
         hosting, (_, second) = rig.node._hosting, rig.node.replicas.directories
-        assert hosting._directory_for("t", 0, registration) is not None
+        topic = TopicImage("t", uuid(1), (registration,))
+        assert hosting._directory_for(topic, 0, registration) is not None
         second.go_offline()
-        assert (hosting._directory_for("t", 0, registration) is not None) is is_begun_anew
+        assert (hosting._directory_for(topic, 0, registration) is not None) is is_begun_anew
 
     rig.run(test)

@@ -167,6 +167,23 @@ def test_a_registration_of_which_nobody_heard_is_asked_after_in_time(monkeypatch
     on_rig(test)
 
 
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_a_directory_that_was_taken_out_makes_the_start_unclean(cleanly: bool) -> None:
+    """What was in it is not here, whatever the marks in the others say."""
+
+    async def test(rig: Rig) -> None:
+        if cleanly:
+            await rig.node.stop()
+        rig.crash()
+        rig.properties["log.dirs"] = "/data"
+        await rig.start()
+        assert rig.node.lifecycle.previous_epoch == -1
+        told, before = await told_after_crash(rig)
+        assert told == before, "it has registered without the directory, so nobody counts on that any more"
+
+    on_rig(test, directories=("/data", "/more"))
+
+
 def test_damage_is_told_by_registering_anew() -> None:
     def scribble(disk: Any) -> None:
         file = disk.open(f"/data/{LOG}")
