@@ -15,6 +15,7 @@ from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat.brokers import new_server, running
 
+DELETE_RECORDS = 21
 PARTITIONS = 3
 ROUNDS = 3
 IN_FLIGHT = 20
@@ -105,6 +106,23 @@ def test_a_damaged_tail_is_cut(tmp_path: Path, damage: str) -> None:
     log.write_bytes(data)
     with running(new_server(tmp_path)) as server:
         assert numbers_kept(server, 0, topic="damaged") == list(range(left))
+
+
+def test_a_topic_made_anew_does_not_start_where_its_predecessor_did(tmp_path: Path) -> None:
+    with running(new_server(tmp_path)) as server:
+        write_numbers(server, "anew", 500)
+        with wire.Connection(server.port) as connection:
+            partition = struct.pack(">iq", 0, 400)
+            body = wire.array([wire.string("anew") + wire.array([partition])]) + struct.pack(">i", 10_000)
+            connection.request(DELETE_RECORDS, 1, body)
+            assert wire.list_offsets(connection, "anew", [0], wire.EARLIEST) == [(0, 0, 400)]
+    with running(new_server(tmp_path)) as server:
+        with wire.Connection(server.port) as connection:
+            assert wire.delete_topic(connection, "anew") == 0
+        write_numbers(server, "anew", 10)
+        server.kill()
+    with running(new_server(tmp_path)) as server:
+        assert numbers_kept(server, 0, topic="anew") == list(range(10))
 
 
 def write_numbers(server: Server, topic: str, count: int) -> int:

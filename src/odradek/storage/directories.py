@@ -45,6 +45,8 @@ STRAY_SUFFIX = "-stray"
 
 _MAX_NAME_LENGTH = 255
 
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
 logger = logging.getLogger(__name__)
 
 
@@ -76,15 +78,13 @@ class LogDirectory:
 
         That is before anything of it is mended: a process that is started after that would not see it any more.
         """
-        self._recovery_points = read_offsets(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
-        self._log_starts = read_offsets(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
-        self._high_watermarks = read_offsets(disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
+        self._written = {name: read_offsets(disk, f"{path}/{name}") for name in _CHECKPOINTS}
+        """What each checkpoint on disk says: of partitions by their names, whichever topic had that name then."""
         self._on_disk: dict[TopicPartition, None] = {}
         self._open: dict[TopicPartition, Log] = {}
         self._doomed: list[tuple[int, str, Log | None]] = []
         self._set_aside: dict[TopicPartition, None] = {}
         """Partitions that were deleted here, or are no more this node's: checkpoints may still speak of them."""
-        self._written: dict[str, dict[TopicPartition, int]] = {}
         self._look_around()
 
     @property
@@ -115,9 +115,11 @@ class LogDirectory:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
         path = self._directory_of(topic, partition)
-        high_watermark = self._high_watermarks.get(key) if existed or key not in self._set_aside else None
-        if high_watermark and not existed:
-            self._found_damage(f"{path} is gone")
+        high_watermark = self._written[HIGH_WATERMARK_CHECKPOINT].get(key, 0)
+        if not existed:
+            if high_watermark and key not in self._set_aside:
+                self._found_damage(f"{path} is gone")
+            self._forget_predecessor(key)
         try:
             log = Log.open(
                 self._disk,
@@ -127,9 +129,9 @@ class LogDirectory:
                 topic_id=topic_id,
                 config=config,
                 now_ms=now_ms,
-                recovery_point=self._recovery_points.get(key, 0) if existed else 0,
-                log_start_offset=self._log_starts.get(key, 0) if existed else 0,
-                high_watermark=high_watermark if existed else None,
+                recovery_point=self._written[RECOVERY_POINT_CHECKPOINT].get(key, 0),
+                log_start_offset=self._written[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
+                high_watermark=self._written[HIGH_WATERMARK_CHECKPOINT].get(key),
                 clean=self.was_clean,
                 on_damage=self._found_damage,
                 producer_expiration_ms=self.producer_expiration_ms,
@@ -140,7 +142,7 @@ class LogDirectory:
                 with suppress(OSError):
                     self._disk.remove_directory(path)
             raise
-        if high_watermark and high_watermark > log.log_end_offset:
+        if existed and high_watermark > log.log_end_offset:
             self._found_damage(f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}")
         self._on_disk[key] = None
         self._open[key] = log
@@ -174,8 +176,9 @@ class LogDirectory:
 
     def checkpoint_recovery_points(self, *, durable: bool = False) -> None:
         """Write down up to where each log is on the device, if that has changed; likewise the next two."""
-        points = {key: log.recovery_point for key, log in self._open.items()}
-        self._write(RECOVERY_POINT_CHECKPOINT, points, durable=durable)
+        self._write(
+            RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self._open.items()}, durable=durable
+        )
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
         """A log that starts where its first segment does needs no entry: its files say so."""
@@ -275,10 +278,29 @@ class LogDirectory:
     def _directory_of(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
 
+    def _forget_predecessor(self, key: TopicPartition) -> None:
+        """A log is about to be made: what checkpoints say of this name is about another one, which is gone.
+
+        It has to be off the device before the first batch is taken. Believed at a start after that, it would cut off
+        the new topic's records, pass over what no sync has kept, or call a log damaged that is merely shorter. All
+        others that were deleted go as well, so that a topic of many partitions made anew pays for it once.
+        """
+        gone = {key, *(each for each in self._set_aside if each not in self._on_disk)}
+        for name, offsets in self._written.items():
+            if key in offsets:
+                self._replace(name, {each: at for each, at in offsets.items() if each not in gone}, durable=True)
+
     def _write(self, name: str, offsets: dict[TopicPartition, int], *, durable: bool) -> None:
-        if durable or self._written.get(name) != offsets:
-            write_offsets(self._disk, f"{self.path}/{name}", offsets, durable=durable)
-            self._written[name] = offsets
+        """What is here and could not be opened, for want of room perhaps, keeps what was said of it."""
+        unopened = self._on_disk.keys() - self._open.keys()
+        if unopened:
+            offsets |= {key: at for key, at in self._written[name].items() if key in unopened}
+        if durable or self._written[name] != offsets:
+            self._replace(name, offsets, durable=durable)
+
+    def _replace(self, name: str, offsets: dict[TopicPartition, int], *, durable: bool) -> None:
+        write_offsets(self._disk, f"{self.path}/{name}", offsets, durable=durable)
+        self._written[name] = offsets
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

@@ -107,7 +107,7 @@ class Log(ReplicatedLog):
             producers=Producers(producer_expiration_ms),
             on_damage=on_damage,
         )
-        log = cls(
+        return cls(
             disk,
             directory,
             opened,
@@ -120,9 +120,6 @@ class Log(ReplicatedLog):
             recovery_point=recovery_point,
             draw=draw,
         )
-        if log.log_end_offset < log.log_start_offset:
-            log.truncate_fully_and_start_at(log.log_start_offset)
-        return log
 
     # Appending
 

@@ -104,13 +104,28 @@ def open_directory(
         clean=clean,
         on_damage=on_damage,
     )
-    log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
+    log_start_offset = _start_of(loaded, log_start_offset, directory)
     leader_epochs.truncate_from_end(loaded.log_end_offset)
     leader_epochs.truncate_from_start(log_start_offset)
     snapshot_offset = load_producers(
         disk, directory, producers, loaded, log_start_offset=log_start_offset, now_ms=now_ms
     )
     return Opened(loaded, log_start_offset, leader_epochs, producers, snapshot_offset)
+
+
+def _start_of(loaded: Loaded, checkpointed: int, directory: str) -> int:
+    """Where the log starts: as the checkpoint says, unless there is no such place in the log (ADR 15)."""
+    first_offset = loaded.segments[0].base_offset
+    if checkpointed <= loaded.log_end_offset:
+        return max(checkpointed, first_offset)
+    logger.warning(
+        "%s holds offsets %d to %d, and the checkpoint says that it starts at %d: what the log holds counts",
+        directory,
+        first_offset,
+        loaded.log_end_offset,
+        checkpointed,
+    )
+    return first_offset
 
 
 def _check_topic_id(disk: Disk, path: str, topic_id: Uuid, *, may_be_torn: bool) -> None:

@@ -8,10 +8,12 @@ import pytest
 from tests.unit.storage.worlds import NOW_MS, TOPIC_ID, Machine, append, read_all, values
 
 from odradek.ids import Uuid
+from odradek.sim.disk import Keep
 from odradek.storage.config import LogConfig
 from odradek.storage.directories import LogDirectory, parse_directory_name
 from odradek.storage.log import Log
 
+ANOTHER_ID = Uuid(b"another topic id")
 CONFIG = LogConfig(file_delete_delay_ms=1000)
 
 
@@ -122,11 +124,85 @@ def test_another_topics_directory_is_set_aside() -> None:
     machine.crash("process")
     directory = look(machine)
     assert directory.topic_id_of("t", 0) == TOPIC_ID
-    log = open_log(directory, topic_id=Uuid(b"another topic id"))
+    log = open_log(directory, topic_id=ANOTHER_ID)
     assert log.log_end_offset == 0
     assert machine.disk.list("/data") == ["t-0", "t-0.00000000000000000000000000000001-stray"]
     directory.purge_deleted(NOW_MS)
     assert machine.disk.list("/data") == ["t-0", "t-0.00000000000000000000000000000001-stray"]
+
+
+def trimmed(machine: Machine, *partitions: int) -> LogDirectory:
+    """After a clean stop: logs of ten records each, the first eight of which were deleted."""
+    directory = look(machine)
+    for partition in partitions:
+        log = open_log(directory, partition=partition)
+        append(log, *[b"%d" % number for number in range(10)])
+        log.advance_high_watermark(10)
+        log.delete_records_before(8)
+    directory.close()
+    directory.mark_clean_shutdown()
+    return look(machine)
+
+
+@pytest.mark.parametrize("deleted_while_away", [False, True])
+@pytest.mark.parametrize("keep", ["process", "power"])
+@pytest.mark.parametrize("count", [3, 12])
+def test_a_topic_made_anew_inherits_no_checkpoint(keep: Keep, count: int, deleted_while_away: bool) -> None:
+    """They go by name: the predecessor's start would cut off the new topic's records."""
+    machine = Machine()
+    directory = trimmed(machine, 0)
+    if not deleted_while_away:
+        directory.delete_log(open_log(directory), now_ms=NOW_MS)
+    log = open_log(directory, topic_id=ANOTHER_ID)
+    for number in range(count):
+        append(log, b"%d" % number)
+    work = log.flush_work()
+    work()
+    machine.crash(keep)
+    directory = look(machine)
+    damage: list[None] = []
+    directory.on_damage = lambda: damage.append(None)
+    again = open_log(directory, topic_id=ANOTHER_ID)
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, count, 0)
+    assert not damage
+
+
+def test_checkpoints_keep_what_is_said_of_others_and_of_the_unopened() -> None:
+    machine = Machine()
+    directory = trimmed(machine, 0, 1, 2)
+    directory.delete_log(open_log(directory, partition=0), now_ms=NOW_MS)
+    open_log(directory, partition=0, topic_id=ANOTHER_ID)
+    assert machine.disk.read_file("/data/log-start-offset-checkpoint") == b"0\n2\nt 1 8\nt 2 8\n"
+    open_log(directory, partition=1)
+    directory.checkpoint_log_starts()
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_high_watermarks()
+    machine.crash("process")
+    log = open_log(look(machine), partition=2)
+    assert (log.log_start_offset, log.recovery_point, log.high_watermark) == (8, 10, 10)
+
+
+def test_many_partitions_made_anew_pay_for_it_once() -> None:
+    machine = Machine()
+    directory = trimmed(machine, *range(5))
+    for partition in range(5):
+        directory.delete_log(open_log(directory, partition=partition), now_ms=NOW_MS)
+    open_log(directory, partition=3, topic_id=ANOTHER_ID)
+    replaced: list[str] = []
+    machine.device.on_change = lambda path, length: replaced.append(path) if "checkpoint" in path else None
+    for partition in (0, 1, 2, 4):
+        open_log(directory, partition=partition, topic_id=ANOTHER_ID)
+    assert not replaced
+
+
+def test_what_an_earlier_release_has_left_of_a_predecessor_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    append(open_log(look(machine)), b"new")
+    machine.crash("process")
+    machine.disk.write_file("/data/log-start-offset-checkpoint", b"0\n1\nt 0 400\n")
+    log = open_log(look(machine))
+    assert (log.log_start_offset, values(read_all(log))) == (0, [b"new"])
+    assert "holds offsets 0 to 1, and the checkpoint says that it starts at 400" in caplog.text
 
 
 def test_long_names_stay_within_the_file_systems_limit() -> None:

@@ -194,7 +194,7 @@ def nothing(machine: Machine) -> None:
         (lambda machine: scribble(machine, machine.disk.file_size(FIRST_LOG) - 1), 1),
         (add_zeros, 1),
         (lambda machine: cut(machine, 150), 1),  # The second batch is gone, below the watermark.
-        (remove, 2),
+        (remove, 1),
     ],
     ids=["none", "torn", "torn-header", "scribbled", "scribbled-last", "zeros", "short", "gone"],
 )

@@ -266,13 +266,13 @@ def test_a_finished_compaction_is_put_in_place() -> None:
     assert offsets(read_all(again)) == list(range(log.segments[2].base_offset - 1, 10))
 
 
-def test_a_log_that_starts_beyond_its_end_starts_over() -> None:
+def test_a_checkpoint_that_starts_a_log_beyond_its_end_is_not_believed() -> None:
     machine = Machine()
     filled(machine, 3)
     machine.crash("process")
     log = open_log(machine.disk, SMALL, log_start_offset=50)
-    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
-    assert append(log, b"x").base_offset == 50
+    assert (log.log_start_offset, offsets(read_all(log))) == (0, [0, 1, 2])
+    assert append(log, b"x").base_offset == 3
 
 
 def test_checkpoints_beyond_the_end_are_clamped() -> None:
