@@ -117,6 +117,25 @@ def test_as_a_member_of_a_group(cli: Cli) -> None:
     assert cli.json_lines("consume", "shared", "--group", "readers") == []
 
 
+def test_what_was_not_written_is_not_committed(cli: Cli) -> None:
+    """The reader goes away with more on its way than a pipe holds."""
+    cli.ok("topic", "create", "cut")
+    cli.ok("produce", "cut", stdin="".join(f"{number:0999}\n" for number in range(400)))
+    with subprocess.Popen(
+        cli.command("consume", "cut", "--group", "cut off", "--format", "json"),
+        env=cli.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as consuming:
+        assert consuming.stdout is not None
+        assert json.loads(consuming.stdout.readline())["offset"] == 0
+        consuming.stdout.close()
+        assert consuming.wait(timeout=PATIENCE_S) == 1
+    offsets = [record["offset"] for record in cli.json_lines("consume", "cut", "--group", "cut off")]
+    assert offsets == list(range(400))
+    assert cli.json_lines("consume", "cut", "--group", "cut off") == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

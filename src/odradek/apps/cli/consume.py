@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import suppress
 
 from odradek.apps.cli.options import (
     WITH_SESSION,
@@ -23,9 +24,14 @@ from odradek.apps.cli.session import Session, reach
 from odradek.apps.cli.topic_description import known_topics
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer, ConsumerRecord
+from odradek.client.errors import ClientError
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.record import Record
 
 POLL_MS = 250
+
+COMMIT_INTERVAL_S = 5
+"""As consumers do that commit by themselves."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +67,13 @@ async def consume(session: Session, options: argparse.Namespace) -> int:
     if chosen[-1] >= count:
         raise Sentence(f"{topic.name} has {plural(count, 'partition')}, counted from 0: {chosen[-1]} is not there.")
     async with session.consumer(_settings(options)) as consumer:
+        reading = _Reading(consumer, options)
         if options.group is not None:
-            consumer.subscribe([topic.name])
+            consumer.subscribe([topic.name], on_revoked=reading.revoked, on_lost=reading.lost)
         else:
             consumer.assign([TopicPartition(topic.name, index) for index in chosen])
             await _seek(consumer, options)
-        shown = await _Reading(consumer, options).run()
+        shown = await reading.run()
         await _conclude(consumer, options, shown)
     if options.timeout is not None and options.max_messages is not None and shown < options.max_messages:
         wanted = plural(options.max_messages, "record")
@@ -89,7 +96,8 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     at_end = options.follow and not options.from_beginning
     settings = {"auto.offset.reset": "latest" if at_end else "earliest", "allow.auto.create.topics": "false"}
     if options.group is not None:
-        settings["group.id"] = options.group
+        # What the consumer has handed out is not what has been written: `_Reading` knows, and commits that.
+        settings |= {"group.id": options.group, "enable.auto.commit": "false"}
     return settings
 
 
@@ -119,6 +127,9 @@ class _Reading:
         self._options = options
         self._ends: dict[TopicPartition, int] = {}
         self._shown = 0
+        self._written: dict[TopicPartition, int] = {}
+        """Up to where records have reached whoever reads them, and that is not committed yet."""
+        self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
 
     async def run(self) -> int:
         """How many records were shown."""
@@ -134,13 +145,41 @@ class _Reading:
                     self._show(record)
                 if records:
                     sys.stdout.flush()
+                    self._written |= {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
                     progress.advance(len(records))
                     quiet_since = time.monotonic()
                 elif options.timeout is not None and time.monotonic() - quiet_since >= options.timeout:
                     break
+                if time.monotonic() >= self._commit_at:
+                    await self._commit_quietly(list(self._written))
                 if not options.follow and await self._is_at_end():
                     break
+        await self._commit(list(self._written))
         return self._shown
+
+    async def revoked(self, partitions: list[TopicPartition]) -> None:
+        """Others read on from here; also when this consumer is closed, as Ctrl-C does."""
+        await self._commit_quietly([each for each in partitions if each in self._written])
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """They are somebody else's already."""
+        for partition in partitions:
+            self._written.pop(partition, None)
+
+    async def _commit_quietly(self, partitions: list[TopicPartition]) -> None:
+        """What could not be committed is committed later, or read again."""
+        with suppress(KafkaError, ClientError):
+            await self._commit(partitions)
+
+    async def _commit(self, partitions: list[TopicPartition]) -> None:
+        self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
+        if self._options.group is not None and partitions:
+            offsets = {partition: self._written.pop(partition) for partition in partitions}
+            try:
+                await self._consumer.commit(offsets)
+            except BaseException:
+                self._written = offsets | self._written
+                raise
 
     def _show(self, record: ConsumerRecord) -> None:
         self._shown += 1
@@ -167,7 +206,6 @@ async def _conclude(consumer: Consumer, options: argparse.Namespace, shown: int)
     print(f"{plural(shown, 'record')}.", file=sys.stderr)
     if options.group is None or not consumer.assignment:
         return
-    await consumer.commit()
     committed = await consumer.committed(consumer.assignment)
     ends = await consumer.end_offsets(consumer.assignment)
     for partition, held in committed.items():
