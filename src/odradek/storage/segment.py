@@ -154,7 +154,8 @@ class Segment:
             base_offset, positions, timestamps = self.base_offset, index.positions, times.timestamps
             index.offsets.append(last_offset - base_offset)
             positions.append(position)
-            if not timestamps or self.max_timestamp > timestamps[-1]:
+            # While no batch has a timestamp, there is none to be found by.
+            if self.max_timestamp > (timestamps[-1] if timestamps else NO_TIMESTAMP):
                 timestamps.append(self.max_timestamp)
                 times.offsets.append(self.max_timestamp_offset - base_offset)
             if len(positions) >= self._max_offset_entries or len(timestamps) >= self._max_time_entries:

@@ -112,6 +112,9 @@ class LogAndModel(RuleBasedStateMachine):
         assert self.log.log_end_offset >= self.flushed
         self.end = self.log.log_end_offset
         self.model = [batch for batch in self.model if batch[1] < self.end]
+        if self.end < self.start_offset:  # What is left is all from before the start (ADR 15), and goes again.
+            assert self.log.log_start_offset == self.log.segments[0].base_offset
+            self.start_offset = self.log.delete_records_before(self.end)
 
     def reopen(self, *, clean: bool, keep: str) -> None:
         self.machine.crash("power" if keep == "power" else "process")

@@ -18,7 +18,7 @@ from tests.unit.storage.worlds import (
     values,
 )
 
-from odradek.ids import LeaderEpoch
+from odradek.ids import NO_TIMESTAMP, LeaderEpoch
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.sim.loop import Crashed
 from odradek.storage.config import LogConfig
@@ -194,6 +194,47 @@ def test_an_empty_time_index_is_noticed() -> None:
     filled(machine).close()
     machine.disk.write_file(f"{FIRST}.timeindex", b"")
     check_whole(open_log(machine.disk, SMALL, clean=True, recovery_point=10), 10)
+
+
+@pytest.mark.parametrize("base", [0, 1000, (1 << 31) + 5])
+@pytest.mark.parametrize("clean", [False, True])
+def test_batches_without_timestamps_are_not_indexed_by_time(base: int, clean: bool) -> None:
+    machine = Machine()
+    log = open_log(machine.disk, SMALL)
+    log.truncate_fully_and_start_at(base)
+    for number in range(20):
+        append(log, b"%d" % number, timestamp=NO_TIMESTAMP)
+    append(log, b"20", timestamp=NOW_MS)
+    if clean:
+        log.close()
+    machine.crash("process")
+    again = open_log(machine.disk, SMALL, clean=clean)
+    assert len(again.segments) > 2
+    assert offsets(read_all(again)) == list(range(base, base + 21))
+    found = again.offset_for_timestamp(NOW_MS)
+    assert found is not None
+    assert found.offset == base + 20
+    for segment in again.segments[:-1]:
+        assert machine.disk.read_file(segment.path.replace(".log", ".timeindex")) == b""
+        assert segment.largest_timestamp() == NO_TIMESTAMP
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_time_index_that_names_no_offset_is_rebuilt(number: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Releases before wrote an entry for batches without timestamps, which led to before the segment."""
+    machine = Machine()
+    log = open_log(machine.disk, SMALL)
+    log.truncate_fully_and_start_at(1000)
+    for each in range(20):
+        append(log, b"%d" % each, timestamp=NO_TIMESTAMP)
+    log.close()
+    segment = log.segments[number]
+    path = segment.path.replace(".log", ".timeindex")
+    machine.disk.write_file(path, struct.pack(">qi", -1, -1 - segment.base_offset))
+    again = open_log(machine.disk, SMALL, clean=True, recovery_point=1020)
+    assert f"Rebuilding the indexes of {segment.path}" in caplog.text
+    assert machine.disk.read_file(path) == b""
+    assert offsets(read_all(again)) == list(range(1000, 1020))
 
 
 def test_closing_again_writes_nothing() -> None:
