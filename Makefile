@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Files go to workers, in the order of tests/conftest.py. One more than there are cores, since many wait: measured best.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell expr $(CORES) + 1)
-SIDE_BY_SIDE = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE = -n $(WORKERS) --no-loadscope-reorder
 SCENARIOS := logs groups quorum replication
 
 .PHONY: help test test-side-by-side test-fast test-long check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean

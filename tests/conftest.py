@@ -1,16 +1,18 @@
 """What all tests share: the switch that writes transcripts anew, a keyboard that can interrupt, and who runs what when.
 
-`make test` gives whole files to several workers, so that what a file starts for its tests is started once. The quickest
-folders come first: most mistakes show within a minute.
+`make test` gives whole files to several workers (`tests/shares.py`): what a file starts for its tests is started once.
+The quickest folders come first: most mistakes show within a minute.
 """
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from tests.shares import ByShare
 
 HERE = Path(__file__).parent
 
@@ -31,13 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before xdist looks at the groups: a worker gets a whole file, or a test that can stand alone, or what says so."""
     items.sort(key=_place)
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None and item.get_closest_marker("split") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByShare:
+    """In the process that hands the tests out."""
+    return ByShare(config, log)
 
 
 @pytest.fixture(scope="session")

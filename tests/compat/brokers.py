@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from bench import wire
 from bench.cells import wait_for_partitions
 from bench.clusters import Cluster, Member, server_class
@@ -21,8 +20,6 @@ KIND = os.environ.get("COMPAT_SERVER", "odradek")
 IS_KAFKA = KIND == "kafka"
 _numbers = itertools.count()
 CLEAN_EXIT_CODE = 143 if IS_KAFKA else 0
-SHARES_KAFKA = pytest.mark.xdist_group("apache-kafka")
-"""One worker runs all that ask one Apache Kafka: it takes more to start than most of them."""
 KEEPING = {"log.initial.task.delay.ms": "3600000"}
 """No retention while tests run: half a minute after the start it would take records that tests give old timestamps."""
 

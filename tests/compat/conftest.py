@@ -21,7 +21,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> Iterator[Server]:
-    """One of Apache Kafka, whatever `COMPAT_SERVER` says; who asks for it is marked with `SHARES_KAFKA`."""
+    """One of Apache Kafka, whatever `COMPAT_SERVER` says; who asks for it is in `tests.shares`."""
     maven.require_java()
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

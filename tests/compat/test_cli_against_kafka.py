@@ -8,10 +8,9 @@ import time
 
 import pytest
 from bench.servers import Server
-from tests.compat.brokers import SHARES_KAFKA
 from tests.integration.cli import PATIENCE_S, Cli
 
-pytestmark = [pytest.mark.compat, pytest.mark.java, SHARES_KAFKA]
+pytestmark = [pytest.mark.compat, pytest.mark.java]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from bench.servers import Server
-from tests.compat.brokers import SHARES_KAFKA, new_server
+from tests.compat.brokers import new_server
 from tests.compat.java_programs import java_run
 from tests.compat.members import QUICK_GROUPS, Member
 
@@ -27,7 +27,6 @@ PARTITIONS = 6
 
 
 @JAVA
-@SHARES_KAFKA
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_case_against_apache_kafka(case: Case, apache_kafka: Server) -> None:
     asyncio.run(case(connect(apache_kafka.bootstrap)))

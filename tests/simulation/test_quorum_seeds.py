@@ -14,7 +14,6 @@ FEWEST_FAULTS = 3
 """Seeds 1 to 6 found a new leader that wrote records without what the cluster's version has in them."""
 
 
-@pytest.mark.split
 @pytest.mark.parametrize("seeds", parts(SEEDS), ids=part_name)
 def test_every_promise_holds(play_part: Player, seeds: Sequence[int]) -> None:
     played = play_part("quorum", seeds)
@@ -24,7 +23,6 @@ def test_every_promise_holds(play_part: Player, seeds: Sequence[int]) -> None:
     assert [each.seed for each in played if each.simulated_s < SHORTEST_S] == []
 
 
-@pytest.mark.split
 @pytest.mark.timeout(1200)
 def test_the_seeds_meet_every_state_that_matters(play_part: Player) -> None:
     """Seeds that never reach a state would prove nothing about it."""

@@ -14,7 +14,6 @@ SEEDS = range(1, 201)
 """Seeds 10, 15 and 17 found a follower whose last epoch had no record, and who asked for ever because of it."""
 
 
-@pytest.mark.split
 @pytest.mark.parametrize("seeds", parts(SEEDS), ids=part_name)
 def test_every_promise_holds(play_part: Player, seeds: Sequence[int]) -> None:
     played = play_part("replication", seeds)
@@ -23,7 +22,6 @@ def test_every_promise_holds(play_part: Player, seeds: Sequence[int]) -> None:
     assert [each.seed for each in played if falls_short(each)] == []
 
 
-@pytest.mark.split
 @pytest.mark.timeout(1200)
 def test_the_seeds_meet_every_state_that_matters(play_part: Player) -> None:
     """Seeds that never reach a state would prove nothing about it."""

@@ -50,9 +50,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None, Non
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What Spark hands to Python comes through sockets that PySpark leaves to the garbage collector."""
     item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-    if _needs_spark(item):
-        # One worker runs them all: a session takes more CPU to start than most of these tests.
-        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def _needs_spark(item: pytest.Item) -> bool:
