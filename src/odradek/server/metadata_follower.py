@@ -128,7 +128,7 @@ class MetadataFollower:
     # Whom to ask.
 
     def _whom_to_ask(self) -> Address | None:
-        """The leader, if one is known and can be reached; else everybody who may know, by turns."""
+        """The leader, if it is known, can be reached and is of this cluster; else all who may know it, by turns."""
         raft = self._quorum.raft
         if (raft.epoch, raft.leader_id) != self._followed:
             if raft.epoch != self._followed[0]:
@@ -138,7 +138,7 @@ class MetadataFollower:
             self._shunned_until_ms = 0
         shunned = self._world.clock.monotonic_ms() < self._shunned_until_ms
         follows = raft.role in (Role.FOLLOWER, Role.PROSPECTIVE) and raft.leader_address is not None
-        if follows and (raft.is_voter or not shunned):
+        if follows and (raft.is_voter or not shunned) and raft.leader_address not in self._strangers:
             return raft.leader_address
         known = self._known()
         if shunned:

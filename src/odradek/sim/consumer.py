@@ -24,7 +24,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.sim.cluster import Cluster
-from odradek.sim.history import Bounds, Partition, Read
+from odradek.sim.history import Bounds, Partition, Read, Trimming
 from odradek.sim.trace import OPERATION
 from odradek.sim.workload import BY_TOPIC_ID, PARTITIONS, Client, TryAgain
 
@@ -186,6 +186,7 @@ class Observer(Reader):
         asked = DeleteRecordsPartition(partition_index=found.partition.index, offset=before)
         topic = DeleteRecordsTopic(name=found.partition.topic, partitions=[asked])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
+        self.cluster.history.add(Trimming(found.partition, before))
         response = await self.ask(request, DeleteRecordsResponse, 2)
         answer = response.topics[0].partitions[0]
         if not answer.error_code:

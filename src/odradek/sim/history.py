@@ -93,6 +93,14 @@ class Bounds:
 
 
 @value
+class Trimming:
+    """Somebody is about to have what is before an offset deleted; it may happen whatever the answer says."""
+
+    partition: Partition
+    before_offset: int
+
+
+@value
 class ProcessCrashed:
     """The node was killed: what it had written is kept."""
 
@@ -330,7 +338,7 @@ QuorumEvent: TypeAlias = (
     LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
-ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds
+ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | Trimming
 Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
 
 

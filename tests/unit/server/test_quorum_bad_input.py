@@ -187,6 +187,24 @@ def test_a_voter_of_another_cluster_says_so_and_changes_nothing(caplog: pytest.L
     rig.run(test)
 
 
+def test_so_does_one_that_followed_the_leader_before() -> None:
+    """Its quorum-state names a leader: others are asked, too, when that one says that it is a stranger."""
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await begun(rig)
+        moved = next(seat for seat in rig.seats if seat is not leader)
+        moved.crash()
+        moved.cluster_id = "elsewhere"
+        await moved.start()
+        await asyncio.sleep(5)
+        (failure,) = moved.failures[:1]
+        assert "belong to cluster elsewhere" in str(failure)
+        assert leader.quorum.is_active
+
+    rig.run(test)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_static_voter_with_an_empty_disk_does_not_help_to_forget(seed: int) -> None:
     """One voter has everything, one lags, one lost its disk: without the first, nobody may lead."""

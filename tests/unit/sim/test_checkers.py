@@ -7,6 +7,7 @@ from odradek.sim.checkers import (
     check,
     ends_forward,
     log_end,
+    offsets_forward,
     producer_order,
     producer_state,
     replicas_same,
@@ -17,9 +18,11 @@ from odradek.sim.checkers import (
 from odradek.sim.history import (
     Acknowledged,
     Bounds,
+    CommitAcknowledged,
     DiskFilled,
     Event,
     History,
+    OffsetRead,
     Partition,
     PowerLost,
     ProcessCrashed,
@@ -28,6 +31,7 @@ from odradek.sim.history import (
     ReplicaHolds,
     Restarted,
     Sent,
+    Trimming,
     WatermarkSeen,
 )
 
@@ -155,3 +159,19 @@ def test_replicas_hold_the_same_below_the_watermark() -> None:
     assert replicas_same.check(history(one, ReplicaHolds("node-2", PLAIN, 0, 2, ((0, b"a"), (1, b"x"))))) == [
         "plain-0 is not the same on node-1 and node-2 below 2"
     ]
+
+
+def test_a_group_goes_back_only_where_records_after_its_offset_were_deleted() -> None:
+    def committed(offset: int) -> CommitAcknowledged:
+        return CommitAcknowledged("g", "m", 1, PLAIN, offset, f"m/{offset}")
+
+    def told(offset: int) -> OffsetRead:
+        return OffsetRead("g", PLAIN, offset, f"m/{offset}", asked_at=1_000)
+
+    assert offsets_forward.check(history(committed(5), committed(130), told(130))) == []
+    back = ["g: plain-0 went back from 130 to 97"]
+    assert offsets_forward.check(history(committed(130), committed(97), told(97))) == back
+    assert offsets_forward.check(history(committed(130), Trimming(PLAIN, 130), committed(97), told(97))) == back
+    overtaken = history(committed(130), Trimming(PLAIN, 145), committed(97), told(97))
+    assert offsets_forward.check(overtaken) == []
+    assert offsets_forward.check(history(committed(130), Trimming(PLAIN, 145), told(97))) == back
