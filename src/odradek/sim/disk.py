@@ -52,6 +52,12 @@ class Device:
             at.entries[name] = at.device[name] = directory
             at = directory
 
+    def lose(self) -> None:
+        """An empty disk takes its place."""
+        self.root = Directory()
+        self.used = 0
+        self.note("is empty now")
+
     def settle(self) -> None:
         """Everything that is written so far survives whatever comes."""
         for _, entry in list(_walk(self.root, "")):

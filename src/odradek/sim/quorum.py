@@ -15,7 +15,7 @@ from odradek.server.directories import format_directories
 from odradek.sim.checkers.quorum_settles import unsettled
 from odradek.sim.cluster import HASTE, Cluster
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.history import ChangeAnswered, Committed, History, LeaderKnown, NodeView, QuorumSettled
+from odradek.sim.history import ChangeAnswered, Committed, DiskLost, History, LeaderKnown, NodeView, QuorumSettled
 from odradek.sim.loop import Life
 from odradek.sim.machine import Machine
 from odradek.sim.metadata_workload import MetadataClient
@@ -50,6 +50,9 @@ STATES = (
     "connection cut",
     "connection stalled",
     "broker replaced",
+    "voter lost its disk",
+    "voter lost its disk while others are behind",
+    "voter without its disk struck again",
     "clock set",
     "static voters",
     "dynamic voters",
@@ -218,12 +221,37 @@ class QuorumCluster(Cluster):
                 spare.append(machine)
         return spare
 
+    def voters(self) -> list[Machine]:
+        """Of a static quorum."""
+        return [self.machines[member.name] for member in self.members.values() if member.voter]
+
+    def leads_quorum(self, machine: Machine) -> bool:
+        return machine.is_up and machine.node is not None and machine.node.quorum.is_active
+
+    def may_lose_disk(self, machine: Machine) -> bool:
+        """As long as every voter knows what it once promised, and of something that is committed."""
+        voters = self.voters()
+        return machine in voters and len(voters) > 1 and all(_remembers(voter) for voter in voters)
+
+    def replace_disk(self, machine: Machine) -> None:
+        machine.device.lose()
+        machine.device.provide("/data")
+        _format(machine, None, SimulatedEntropy(self.draw(f"{machine.name} format {machine.lives}")))
+        self.history.add(DiskLost(self.members[machine.name].node_id))
+
     @property
     def brokers(self) -> list[tuple[str, int]]:
         return [(member.name, BROKER_PORT) for member in self.members.values() if member.is_broker]
 
     def addresses(self) -> list[str]:
         return [f"{host}:{port}" for host, port in self.brokers]
+
+
+def _remembers(machine: Machine) -> bool:
+    if not machine.is_up or machine.node is None:
+        return False
+    raft = machine.node.quorum.raft
+    return raft.amnesia is None and raft.high_watermark > 0
 
 
 def _properties(shape: Shape, nodes: list[Member], draw: random.Random) -> dict[str, dict[str, str]]:
@@ -288,7 +316,8 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
 async def scenario(cluster: Cluster, *, power: bool) -> None:
     assert isinstance(cluster, QuorumCluster)
     draw = cluster.draw("scenario")
-    faults = QuorumFaults(cluster, power=power, leader=cluster.leader, twins=cluster.twins)
+    disks = None if cluster.shape.dynamic else cluster
+    faults = QuorumFaults(cluster, power=power, leader=cluster.leader, twins=cluster.twins, disks=disks)
     for machine in cluster.machines.values():
         faults.start(machine)
     clients = [
