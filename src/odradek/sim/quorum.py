@@ -11,7 +11,7 @@ from odradek.ids import NodeId, Uuid
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
-from odradek.server.directories import format_directories
+from odradek.server.directories import all_directories, format_directories
 from odradek.sim.checkers.quorum_settles import unsettled
 from odradek.sim.cluster import HASTE, Cluster
 from odradek.sim.entropy import SimulatedEntropy
@@ -158,6 +158,7 @@ class QuorumCluster(Cluster):
             member = self.members[name]
             machine.power_is_silent = True
             machine.make_node = functools.partial(ProbedNode, machine, member.node_id)
+            _provide(machine)
             directory_id = _format(machine, voters, SimulatedEntropy(self.draw(f"{name} format")))
             if member.is_controller:
                 self.controllers[member.node_id] = Controller(member.node_id, name, CONTROLLER_PORT, directory_id)
@@ -235,7 +236,7 @@ class QuorumCluster(Cluster):
 
     def replace_disk(self, machine: Machine) -> None:
         machine.device.lose()
-        machine.device.provide("/data")
+        _provide(machine)
         _format(machine, None, SimulatedEntropy(self.draw(f"{machine.name} format {machine.lives}")))
         self.history.add(DiskLost(self.members[machine.name].node_id))
 
@@ -297,6 +298,11 @@ def _voters(nodes: list[Member], draw: random.Random) -> tuple[Voter, ...]:
     )
 
 
+def _provide(machine: Machine) -> None:
+    for log_dir in machine.properties["log.dirs"].split(","):
+        machine.device.provide(log_dir)
+
+
 def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: SimulatedEntropy) -> Uuid:
     """As an administrator does before the first start; no crash takes it back. Which id the directory got."""
     config = load(machine.properties, host_name=machine.name)
@@ -306,7 +312,7 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
         entropy,
         now_ms=machine.clock.now_ms(),
         cluster_id=CLUSTER_ID,
-        unformatted=("/data",),
+        unformatted=all_directories(config),
         initial_controllers=voters,
     )
     machine.device.settle()
