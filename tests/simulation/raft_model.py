@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 
 from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, LeaderEpoch, NodeId, Offset
+from odradek.metadata.raft.amnesia import Amnesia
 from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.snapshot import SnapshotId
@@ -96,6 +97,7 @@ class Replica:
         self.voter = voter
         self.log = ModelLog()
         self.state: QuorumState | None = None
+        self.amnesia: Amnesia | None = None
         self.life = 0
         self.up = False
         self.held_until = 0
@@ -116,6 +118,7 @@ class Replica:
             state=self.state,
             timing=TIMING,
             draw=lambda bound: draw.randrange(bound),
+            amnesia=self.amnesia,
         )
         self.do(lambda: self.core.begin(self.model.now))
         self.tick()
@@ -124,6 +127,13 @@ class Replica:
         self.up = False
         self.life += 1
         self.log.crash(self.model.draw)
+
+    def lose_disk(self) -> None:
+        """Somebody puts an empty one in its place."""
+        self.log = ModelLog()
+        self.state = None
+        self.amnesia = None
+        self.model.known[self.voter.node_id, 0] = 0
 
     def later(self, delay: int, step: Callable[[], None]) -> None:
         """Something this life does later, and not while it stands still."""
@@ -155,8 +165,12 @@ class Replica:
         ready = self.core.take()
         if ready is None:
             return
+        if ready.amnesia is not None:
+            self.amnesia = ready.amnesia
         if ready.state is not None:
             self.state = self.model.persist(self, ready.state)
+        if ready.remembers:
+            self.amnesia = None
         for record in ready.records:
             self.append((self.core.epoch, f"{self.voter.node_id}/{type(record).__name__}/{self.model.next_number()}"))
         for send in ready.sends:
@@ -241,7 +255,9 @@ class Replica:
 class Model:
     """Replicas, their messages, and what must hold of them."""
 
-    def __init__(self, seed: int, replicas: int = 3) -> None:
+    def __init__(self, seed: int, replicas: int = 3, *, loses_disks: bool = False) -> None:
+        self.loses_disks = loses_disks
+        self.disk_losses = 0
         self.draw = random.Random(seed)
         self.now = 0
         self.truncations = 0
@@ -279,6 +295,21 @@ class Model:
         leading = [each for each in self.replicas.values() if each.up and each.core.is_leader]
         if leading and self.draw.random() < 0.5:
             replica = self.draw.choice(leading)
+        if (
+            self.loses_disks
+            and self.committed
+            and replica.up
+            and self.draw.random() < 0.1
+            and self._can_do_without_disk()
+        ):
+            self.crashes += 1
+            self.disk_losses += 1
+            replica.crash()
+            replica.lose_disk()
+            # A leader that was deposed meanwhile knows by then.
+            self.at(TIMING.check_quorum_ms + LONG_POLL_MS + self.draw.randrange(300), replica.start)
+            self.at(self.draw.randrange(300), self._strike)
+            return
         match self.draw.randrange(4):
             case 0 | 1 if replica.up:
                 self.crashes += 1
@@ -289,6 +320,10 @@ class Model:
             case _:
                 self.cut[replica.voter.node_id] = self.now + self.draw.randrange(400)
         self.at(self.draw.randrange(300), self._strike)
+
+    def _can_do_without_disk(self) -> bool:
+        """Whether nobody else has lost what it had, or never had anything."""
+        return all(each.amnesia is None and each.log.entries for each in self.replicas.values())
 
     def persist(self, replica: Replica, state: QuorumState) -> QuorumState:
         """Where a planted fault loses a vote."""

@@ -12,6 +12,7 @@ from odradek.metadata.controller import heartbeats
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import BrokerRegistration
+from odradek.metadata.raft.amnesia import Amnesia
 from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.progress import Progress
 from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, encode_quorum_state
@@ -125,3 +126,14 @@ def test_a_heartbeat_that_revives_an_old_epoch(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(heartbeats, "registered", anyone)
     monkeypatch.setattr(controller, "registered", anyone)
     assert caught(" and has itself seen no more than ")
+
+
+@pytest.mark.slow
+def test_a_lost_disk_that_is_forgotten_at_the_second_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = MetadataLog.read_amnesia
+
+    def forget(self: MetadataLog) -> Amnesia | None:
+        return read(self) if self.read_state() is None else None
+
+    monkeypatch.setattr(MetadataLog, "read_amnesia", forget)
+    assert caught(" was committed as ", "asks to truncate", " cut its log to ")

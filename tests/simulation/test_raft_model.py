@@ -17,8 +17,8 @@ MUTANT_SEEDS = range(60)
 SIMULATED_MS = 20_000
 
 
-def model(seed: int) -> Model:
-    return Model(seed, replicas=5 if seed % 3 == 0 else 3)
+def model(seed: int, *, loses_disks: bool = False) -> Model:
+    return Model(seed, replicas=5 if seed % 3 == 0 else 3, loses_disks=loses_disks)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -30,11 +30,19 @@ def test_every_promise_holds(seed: int) -> None:
     assert len(played.committed) > 200
 
 
-def first_broken() -> str:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_holds_where_disks_are_lost_one_after_another(seed: int) -> None:
+    played = model(seed, loses_disks=True)
+    played.run(SIMULATED_MS)
+    assert played.disk_losses > 2
+    assert len(played.committed) > 200
+
+
+def first_broken(*, loses_disks: bool = False) -> str:
     """The first promise that some seed breaks, in words."""
     for seed in MUTANT_SEEDS:
         try:
-            model(seed).run(SIMULATED_MS)
+            model(seed, loses_disks=loses_disks).run(SIMULATED_MS)
         except Broken as broken:
             return str(broken)
     return "nothing"
@@ -69,3 +77,26 @@ def test_a_vote_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Raft, "_grants", generous)
     assert "is led by" in first_broken()
+
+
+def test_a_lost_disk_that_is_forgotten_at_the_second_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Replica.start
+
+    def forget(self: Replica) -> None:
+        if self.state is not None:
+            self.amnesia = None
+        start(self)
+
+    monkeypatch.setattr(Replica, "start", forget)
+    assert "was committed as" in first_broken(loses_disks=True)
+
+
+def test_amnesia_that_ends_with_what_an_older_leader_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted = Raft.fetch_accepted
+
+    def early(self: Raft, high_watermark: int, now_ms: int) -> bool:
+        self._remember()
+        return accepted(self, high_watermark, now_ms)
+
+    monkeypatch.setattr(Raft, "fetch_accepted", early)
+    assert "was committed as" in first_broken(loses_disks=True)

@@ -8,21 +8,26 @@ import pytest
 
 from odradek.ids import NO_PRODUCER_ID, NodeId, Offset
 from odradek.metadata.controller.alter_partition import _Alteration
+from odradek.metadata.controller.elections import PartitionChange
+from odradek.metadata.image import Image
 from odradek.protocol.errors import ErrorCode
 from odradek.replication import follower
 from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.leader import Leadership
 from odradek.replication.partition import Partition
 from odradek.replication.surroundings import Surroundings
-from odradek.server import fetch_collector
+from odradek.server import directories as server_directories
+from odradek.server import fetch_collector, node
+from odradek.server.last_lives import LastLives
 from odradek.server.running_shard import RunningShard
+from odradek.sim import replication_cluster
 from odradek.sim.disk import SimulatedDisk
 from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.run import play
 from odradek.storage import directories
 from odradek.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
 from odradek.storage.directories import LogDirectory
-from odradek.storage.last_life import NOBODY
+from odradek.storage.last_life import NOBODY, LastLife, common_life
 from odradek.storage.log import Log
 from odradek.storage.producer_state import Producers
 
@@ -262,3 +267,42 @@ def test_a_coordinator_that_begins_with_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(RunningShard, "load", nothing)
     assert caught("is lost", "went back")
+
+
+@pytest.fixture
+def two_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every cluster."""
+    monkeypatch.setattr(replication_cluster, "TWO_DIRECTORIES", 1.0)
+
+
+def test_a_metadata_directory_by_position(monkeypatch: pytest.MonkeyPatch, two_directories: None) -> None:
+    monkeypatch.setattr(server_directories, "_check_metadata_place", lambda *_: None)
+    assert caught("started though log.dirs is in another order", *LOST, aims=("change_directories",))
+
+
+def test_an_empty_directory_that_joins_where_one_is_missing(
+    monkeypatch: pytest.MonkeyPatch, two_directories: None
+) -> None:
+    monkeypatch.setattr(node, "check_joining", lambda *_: None)
+    assert caught("started though /more is not mounted", *LOST, aims=("change_directories",))
+
+
+def test_two_logs_of_one_partition(monkeypatch: pytest.MonkeyPatch, two_directories: None) -> None:
+    monkeypatch.setattr(server_directories, "_check_copies", lambda *_: None)
+    assert caught("is there twice", *LOST, aims=("change_directories",))
+
+
+@pytest.mark.slow
+def test_a_dropped_directory_that_nobody_misses(monkeypatch: pytest.MonkeyPatch, two_directories: None) -> None:
+    """Compared is what is configured, not what the broker last had; and the controller believes in the new log."""
+
+    def forgetful(self: LastLives, image: Image) -> LastLife:
+        known = image.cluster.brokers.get(self._node_id)
+        lives = [directory.last_life for directory in self._whole()]
+        if known is not None:
+            lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]
+        return common_life(lives)
+
+    monkeypatch.setattr(LastLives, "last_life", forgetful)
+    monkeypatch.setattr(PartitionChange, "_begins_anew", lambda *_: False)
+    assert caught(*LOST, aims=("lose_directory_of_last",))

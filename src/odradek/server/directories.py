@@ -253,15 +253,17 @@ def _check_copies(disk: Disk, found: Survey) -> None:
     """
     if len(found.formatted) == 1:
         return
-    places: dict[tuple[str, Uuid | None], str] = {}
+    places: dict[str, list[tuple[Uuid | None, str]]] = {}
     for log_dir in found.formatted:
         for name, topic_id in _logs_in(disk, log_dir):
-            other = places.setdefault((name, topic_id), log_dir)
-            if other != log_dir:
-                raise FormatError(
-                    f"{name} is in {other} and in {log_dir}: move the copy away that is not to count, or take the "
-                    "directory that was away out of log.dirs again."
-                )
+            for other_id, other in places.setdefault(name, []):
+                # A power loss may have taken the file that says which topic it is of: then it may be the same one.
+                if None in (topic_id, other_id) or topic_id == other_id:
+                    raise FormatError(
+                        f"{name} is in {other} and in {log_dir}: move the copy away that is not to count, or take the "
+                        "directory that was away out of log.dirs again."
+                    )
+            places[name].append((topic_id, log_dir))
 
 
 def _logs_in(disk: Disk, log_dir: str) -> list[tuple[str, Uuid | None]]:

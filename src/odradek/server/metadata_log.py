@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from odradek.ids import METADATA_TOPIC_ID, NO_EPOCH, LeaderEpoch, Offset
 from odradek.metadata.bootstrap import METADATA_DIRECTORY
+from odradek.metadata.raft.amnesia import AMNESIA_FILE, Amnesia, decode_amnesia, encode_amnesia
 from odradek.metadata.raft.quorum_state import (
     QUORUM_STATE_FILE,
     QuorumState,
@@ -145,6 +146,23 @@ class MetadataLog:
             voters=tuple(voter.node_id for voter in membership.voters),
         )
         replace_file(self._world.disk, f"{self.directory}/{QUORUM_STATE_FILE}", content, durable=True)
+
+    def read_amnesia(self) -> Amnesia | None:
+        """None where there is no such file: this voter knows all that it promised."""
+        path = f"{self.directory}/{AMNESIA_FILE}"
+        if not self._world.disk.exists(path):
+            return None
+        return decode_amnesia(self._world.disk.read_file(path))
+
+    def write_amnesia(self, amnesia: Amnesia) -> None:
+        """On the device when it returns: at the start, or from a worker."""
+        replace_file(self._world.disk, f"{self.directory}/{AMNESIA_FILE}", encode_amnesia(amnesia), durable=True)
+
+    def remove_amnesia(self) -> None:
+        """A power loss may bring it back: then this voter finds out once more that nothing is missing."""
+        path = f"{self.directory}/{AMNESIA_FILE}"
+        if self._world.disk.exists(path):
+            self._world.disk.unlink(path)
 
     # Reading.
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.ids import NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.metadata.image import Changes, Image, UnknownRecord
+from odradek.metadata.raft.amnesia import BadAmnesia
 from odradek.metadata.raft.core import Raft
-from odradek.metadata.raft.quorum_state import BadQuorumState, QuorumState
+from odradek.metadata.raft.quorum_state import BadQuorumState
 from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
 from odradek.metadata.raft.state import Timing
 from odradek.metadata.raft.voters import BadVoters, Membership, ReplicaKey, Voter
@@ -214,7 +215,7 @@ class Quorum:
         """
         try:
             self._load(clean=clean)
-        except (BadQuorumState, BadVoters, UnknownRecord, MalformedFrame, KafkaError) as wrong:
+        except (BadQuorumState, BadAmnesia, BadVoters, UnknownRecord, MalformedFrame, KafkaError) as wrong:
             raise BadMetadataLog(f"Cannot start on {self.log.directory}: {wrong}") from wrong
         self.raft.begin(self._world.clock.monotonic_ms())
         if self.raft.is_leader:
@@ -241,6 +242,7 @@ class Quorum:
                 self.settings.fetch_timeout_ms,
             ),
             draw=self._world.entropy.below,
+            amnesia=self.log.read_amnesia(),
         )
         self.commits = Commits(
             self.raft, self.log, self._replay, spawn=self.spawn, fail=lambda failure: self.on_failure(failure)
@@ -249,7 +251,7 @@ class Quorum:
         self._requests = RaftRequests(
             self.raft, self._world.network, timeout_ms=self.settings.request_timeout_ms, step=self.step
         )
-        check_place(self.raft, has_state=state is not None)
+        check_place(self.raft)
         if self.raft.is_lone_voter:
             self._replay.load_all()
         self._writer.version = self._replay.check_features()
@@ -260,6 +262,8 @@ class Quorum:
         assert ready is not None
         if ready.state is not None:
             self.log.write_state(ready.state, self.membership)
+        if ready.remembers:
+            self.log.remove_amnesia()
         self._epoch_start_offset = self._append_control(ready.records)
         self._replay.skip_to(self.log.log_end_offset)
         self._tell_leader()
@@ -292,8 +296,13 @@ class Quorum:
         """What the core wants done, in the order it says; the caller has the turn."""
         self._tell_leader()
         while (ready := self.raft.take()) is not None:
+            if ready.amnesia is not None:
+                await self._keep(partial(self.log.write_amnesia, ready.amnesia))
             if ready.state is not None:
-                await self._keep_state(ready.state)
+                await self._keep(partial(self.log.write_state, ready.state, self.membership))
+            if ready.remembers:
+                log.info("This voter has everything that it may once have promised, and votes again")
+                self.log.remove_amnesia()
             if ready.records:
                 self._begin_epoch(ready.records)
             for send in ready.sends:
@@ -302,12 +311,12 @@ class Quorum:
         self.commits.advanced()
         self._timer.set()
 
-    async def _keep_state(self, state: QuorumState) -> None:
+    async def _keep(self, write: Callable[[], None]) -> None:
         """Nothing may follow from a promise that is not on the device: without room for it, this node is silent."""
         waits = False
         while True:
             try:
-                await self._world.workers.run(partial(self.log.write_state, state, self.membership))
+                await self._world.workers.run(write)
             except OSError as failure:
                 if failure.errno not in DISK_FULL or self._closed:
                     raise
@@ -499,6 +508,8 @@ class Quorum:
         self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
         self.commits.advanced()
         self._timer.set()
+        if self.raft.has_ready:  # This voter has got to know what it may have promised, or that it lacks some of it.
+            self.soon(lambda now_ms: None)
 
     async def truncate(self, end_offset: Offset) -> None:
         """Cut what the leader does not have; what is committed cannot be meant. The caller has the turn."""
@@ -519,7 +530,7 @@ class Quorum:
         """A whole snapshot from the leader replaces log and image. The caller has the turn."""
         await self.log.keep_snapshot(snapshot_id, snapshot, content)
         await self._replay.start_over(snapshot_id, snapshot)
-        self.raft.fetch_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
+        self.raft.snapshot_accepted(snapshot_id.end_offset, self._world.clock.monotonic_ms())
         self.commits.wake()  # The log's own high watermark has come with the snapshot, and will not be seen to move.
         await self.carry_out()
 

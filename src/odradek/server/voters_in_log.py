@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from odradek.ids import Offset
+from odradek.metadata.raft.amnesia import AMNESIA_FILE
 from odradek.metadata.raft.control_records import read_control_record, recorded_voters
 from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.voters import BadVoters, Membership
@@ -50,11 +51,8 @@ class VotersInLog:
                 pass
 
 
-def check_place(raft: Raft, *, has_state: bool) -> None:
-    """Say early what else would only show as a quorum that never comes about: BadVoters, or a warning.
-
-    `has_state` says that this node remembers an epoch of the quorum.
-    """
+def check_place(raft: Raft) -> None:
+    """Say early what else would only show as a quorum that never comes about: BadVoters, or a warning."""
     membership, me = raft.membership, raft.me
     voters = membership.voters
     if not raft.may_vote:
@@ -68,8 +66,13 @@ def check_place(raft: Raft, *, has_state: bool) -> None:
             f"Voter {me.node_id} of the metadata quorum is another directory than this one: "
             "the log was formatted elsewhere."
         )
-    if raft.amnesiac and not has_state and not membership.is_dynamic and len(voters) > 1:
+    if raft.amnesia is not None and raft.amnesia.quorum_is_new:
         log.warning(
-            "The metadata log is empty: this voter is new, or has lost what it had. Until it has caught up with a "
-            "leader, it votes only for others whose log is empty too."
+            "The metadata log was empty at this voter's first start: it is new, or has lost what it had. Until it has "
+            "caught up with a leader, it votes only for others whose log is empty too."
+        )
+    elif raft.amnesia is not None:
+        log.warning(
+            "This voter has lost what it had. Until it has caught up with a leader, it does not vote (%s).",
+            AMNESIA_FILE,
         )

@@ -52,6 +52,29 @@ class Device:
             at.entries[name] = at.device[name] = directory
             at = directory
 
+    def take_away(self, path: str) -> Directory:
+        """A directory at the root that was unmounted, with everything in it on the device."""
+        (name,) = _names(path)
+        taken = self.root.entries.pop(name)
+        assert isinstance(taken, Directory)
+        self.root.device.pop(name, None)
+        for _, entry in list(_walk(taken, path)):
+            entry.sync()
+        self.note(f"{path} is taken away")
+        return taken
+
+    def put_back(self, path: str, directory: Directory) -> None:
+        """Mount it there again."""
+        (name,) = _names(path)
+        self.root.entries[name] = self.root.device[name] = directory
+        self.note(f"{path} is back")
+
+    def lose(self) -> None:
+        """An empty disk takes its place."""
+        self.root = Directory()
+        self.used = 0
+        self.note("is empty now")
+
     def settle(self) -> None:
         """Everything that is written so far survives whatever comes."""
         for _, entry in list(_walk(self.root, "")):

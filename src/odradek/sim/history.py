@@ -241,6 +241,13 @@ class Promised:
 
 
 @value
+class DiskLost:
+    """A node has an empty disk now: what it promised and knew is gone, with its logs."""
+
+    node_id: int
+
+
+@value
 class Committed:
     """A node came to know that batches of the metadata log are committed, and has them in its image.
 
@@ -337,7 +344,7 @@ GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | Offs
 QuorumEvent: TypeAlias = (
     LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
-NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | Restarted
+NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | DiskLost | Restarted
 ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | Trimming
 Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
 

@@ -101,7 +101,13 @@ class Machine:
         node = self.node = self.make_node(load(self.properties, host_name=self.name), world)
         node.on_failure = lambda failure: self._note_failure(life, failure)
         node.on_contained = node.on_failure  # What a node survives is wrong all the same.
-        await self.in_life(node.start())
+        try:
+            await self.in_life(node.start())
+        except Exception:
+            if life.alive:  # The process ends with what it said.
+                self._end_life(life)
+                self.device.locks.clear()
+            raise
         self.trace.note(self.name, "is up")
         self.is_up = True
 

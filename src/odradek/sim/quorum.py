@@ -11,11 +11,11 @@ from odradek.ids import NodeId, Uuid
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.server.config import load
-from odradek.server.directories import format_directories
+from odradek.server.directories import all_directories, format_directories
 from odradek.sim.checkers.quorum_settles import unsettled
 from odradek.sim.cluster import HASTE, Cluster
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.history import ChangeAnswered, Committed, History, LeaderKnown, NodeView, QuorumSettled
+from odradek.sim.history import ChangeAnswered, Committed, DiskLost, History, LeaderKnown, NodeView, QuorumSettled
 from odradek.sim.loop import Life
 from odradek.sim.machine import Machine
 from odradek.sim.metadata_workload import MetadataClient
@@ -50,6 +50,9 @@ STATES = (
     "connection cut",
     "connection stalled",
     "broker replaced",
+    "voter lost its disk",
+    "voter lost its disk while others are behind",
+    "voter without its disk struck again",
     "clock set",
     "static voters",
     "dynamic voters",
@@ -155,6 +158,7 @@ class QuorumCluster(Cluster):
             member = self.members[name]
             machine.power_is_silent = True
             machine.make_node = functools.partial(ProbedNode, machine, member.node_id)
+            _provide(machine)
             directory_id = _format(machine, voters, SimulatedEntropy(self.draw(f"{name} format")))
             if member.is_controller:
                 self.controllers[member.node_id] = Controller(member.node_id, name, CONTROLLER_PORT, directory_id)
@@ -218,12 +222,37 @@ class QuorumCluster(Cluster):
                 spare.append(machine)
         return spare
 
+    def voters(self) -> list[Machine]:
+        """Of a static quorum."""
+        return [self.machines[member.name] for member in self.members.values() if member.voter]
+
+    def leads_quorum(self, machine: Machine) -> bool:
+        return machine.is_up and machine.node is not None and machine.node.quorum.is_active
+
+    def may_lose_disk(self, machine: Machine) -> bool:
+        """As long as every voter knows what it once promised, and of something that is committed."""
+        voters = self.voters()
+        return machine in voters and len(voters) > 1 and all(_remembers(voter) for voter in voters)
+
+    def replace_disk(self, machine: Machine) -> None:
+        machine.device.lose()
+        _provide(machine)
+        _format(machine, None, SimulatedEntropy(self.draw(f"{machine.name} format {machine.lives}")))
+        self.history.add(DiskLost(self.members[machine.name].node_id))
+
     @property
     def brokers(self) -> list[tuple[str, int]]:
         return [(member.name, BROKER_PORT) for member in self.members.values() if member.is_broker]
 
     def addresses(self) -> list[str]:
         return [f"{host}:{port}" for host, port in self.brokers]
+
+
+def _remembers(machine: Machine) -> bool:
+    if not machine.is_up or machine.node is None:
+        return False
+    raft = machine.node.quorum.raft
+    return raft.amnesia is None and raft.high_watermark > 0
 
 
 def _properties(shape: Shape, nodes: list[Member], draw: random.Random) -> dict[str, dict[str, str]]:
@@ -269,6 +298,11 @@ def _voters(nodes: list[Member], draw: random.Random) -> tuple[Voter, ...]:
     )
 
 
+def _provide(machine: Machine) -> None:
+    for log_dir in machine.properties["log.dirs"].split(","):
+        machine.device.provide(log_dir)
+
+
 def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: SimulatedEntropy) -> Uuid:
     """As an administrator does before the first start; no crash takes it back. Which id the directory got."""
     config = load(machine.properties, host_name=machine.name)
@@ -278,7 +312,7 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
         entropy,
         now_ms=machine.clock.now_ms(),
         cluster_id=CLUSTER_ID,
-        unformatted=("/data",),
+        unformatted=all_directories(config),
         initial_controllers=voters,
     )
     machine.device.settle()
@@ -288,7 +322,8 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
 async def scenario(cluster: Cluster, *, power: bool) -> None:
     assert isinstance(cluster, QuorumCluster)
     draw = cluster.draw("scenario")
-    faults = QuorumFaults(cluster, power=power, leader=cluster.leader, twins=cluster.twins)
+    disks = None if cluster.shape.dynamic else cluster
+    faults = QuorumFaults(cluster, power=power, leader=cluster.leader, twins=cluster.twins, disks=disks)
     for machine in cluster.machines.values():
         faults.start(machine)
     clients = [

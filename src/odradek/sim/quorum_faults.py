@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE
 from odradek.sim.cluster import Cluster
@@ -23,7 +24,24 @@ LONGEST_DOWN_S = 5.0
 REPLACING_S = 12
 """How long a broker may take to be taken for dead, and another to register in its place."""
 
+REPLACING_DISK_S = 4.0
+"""Longer than a leader that was deposed meanwhile takes to find out: ADR 18 assumes that."""
+
 Way = tuple[str, str]
+
+
+class Disks(Protocol):
+    """Those that voters may lose."""
+
+    def voters(self) -> list[Machine]: ...
+
+    def leads_quorum(self, machine: Machine) -> bool: ...
+
+    def may_lose_disk(self, machine: Machine) -> bool:
+        """Whether that voter may lose its disk now: nobody else has lost one and not caught up yet."""
+
+    def replace_disk(self, machine: Machine) -> None:
+        """Put an empty one into a machine that does not run, formatted as an operator does it."""
 
 
 class QuorumFaults:
@@ -36,9 +54,10 @@ class QuorumFaults:
         power: bool,
         leader: Callable[[], Machine | None],
         twins: tuple[Machine, Machine] | None = None,
+        disks: Disks | None = None,
     ) -> None:
         """`leader` is who leads the quorum now: it is struck more often than chance would have it. `twins` are a
-        broker's machine and one that can take its place."""
+        broker's machine and one that can take its place. `disks` are those that voters may lose."""
         self._cluster = cluster
         self._trace = cluster.trace
         self._machines = list(cluster.machines.values())
@@ -67,6 +86,9 @@ class QuorumFaults:
         ]
         if twins is not None:
             self.kinds.append((4, self._replace))
+        self._disks = disks
+        if disks is not None:
+            self.kinds += [(2, self._lose_disk), (2, self._lose_disk_of_few)]
 
     async def run(self, count: int, longest_s: float) -> None:
         """So many faults, begun within `longest_s` or as soon as there is somebody to strike; over when all are."""
@@ -153,6 +175,52 @@ class QuorumFaults:
             await machine.stop()
         else:
             await machine.crash("process")
+        await self._bring_back(machine)
+
+    async def _lose_disk(self) -> None:
+        """A voter comes back without its disk, and is struck again and again before it has caught up."""
+        assert self._disks is not None
+        machine = self._choose()
+        if not self._disks.may_lose_disk(machine):
+            self._release(machine)
+            return
+        await machine.crash("process")
+        await self._come_back_without_disk(machine)
+
+    async def _lose_disk_of_few(self) -> None:
+        """The same while the others have what was committed between them only in part: one of them has not heard of the
+        newest of it, and the one that has is away."""
+        assert self._disks is not None
+        voters = self._disks.voters()
+        if len(voters) != 3 or any(voter in self._struck for voter in voters):
+            return
+        leader = next((voter for voter in voters if self._disks.leads_quorum(voter)), None)
+        if leader is None or not self._disks.may_lose_disk(leader):
+            return
+        self._struck += voters
+        machine, late = self._draw.sample([voter for voter in voters if voter is not leader], 2)
+        ways = [way for other in self._machines if other is not late for way in both_ways(late, other)]
+        self.cut(ways)
+        await asyncio.sleep(1 + self._draw.random() * 2)
+        self._trace.mark("voter lost its disk while others are behind")
+        for each in (machine, leader):
+            await each.crash("process")
+        self.heal(ways)
+        self._release(late)
+        await self._come_back_without_disk(machine)
+        await asyncio.sleep(self._draw.random() * LONGEST_DOWN_S)
+        await self._bring_back(leader)
+
+    async def _come_back_without_disk(self, machine: Machine) -> None:
+        assert self._disks is not None
+        self._disks.replace_disk(machine)
+        self._trace.mark("voter lost its disk")
+        await asyncio.sleep(REPLACING_DISK_S + self._draw.random() * LONGEST_DOWN_S)
+        for _ in range(self._draw.randrange(1, 4)):
+            self.start(machine)
+            await asyncio.sleep(self._draw.random() ** 2 * LONGEST_DOWN_S)
+            await machine.crash(self._keep(machine))
+            self._trace.mark("voter without its disk struck again")
         await self._bring_back(machine)
 
     async def _bring_back(self, machine: Machine) -> None:

@@ -12,6 +12,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.server.hosted import Hosted
 from odradek.sim.cluster import Cluster
+from odradek.sim.directory_changes import STATES as DIRECTORY_STATES
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.group_member import GroupPlan, Ports
 from odradek.sim.groups import Crowd, observe, read_offsets
@@ -56,6 +57,9 @@ STATES = (
     "batch lent to a follower",
     "classic group",
     "consumer group",
+    "voter lost its disk",
+    "voter without its disk struck again",
+    *DIRECTORY_STATES,
 )
 """What a set of seeds must have met to prove anything about replication."""
 

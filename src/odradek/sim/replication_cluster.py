@@ -18,6 +18,7 @@ from odradek.server.config import NodeConfig
 from odradek.server.directories import Identity
 from odradek.server.hosted import Hosted
 from odradek.server.running_shard import RunningShard
+from odradek.sim.directory_changes import LOG_DIRS
 from odradek.sim.groups import properties as group_properties
 from odradek.sim.history import GROUPS, History, Partition
 from odradek.sim.machine import Machine
@@ -57,6 +58,9 @@ FLUSHED = {"log.flush.interval.messages": "1"}
 UNFLUSHED = {"log.flush.interval.ms": str((1 << 63) - 1)}
 """Of the others, as by default: no append waits for the disk, and those that are acknowledged go the quick way."""
 
+TWO_DIRECTORIES = 0.4
+"""How many clusters have brokers with two log directories."""
+
 OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
 
 
@@ -67,6 +71,10 @@ class ReplicationCluster(QuorumCluster):
         self.flushed = power and random.Random(f"{seed}/flushed").random() < 0.4
         """Whether everything is synced before it counts, so that the power of all nodes may be lost at once."""
         properties = PROPERTIES | (FLUSHED if self.flushed else UNFLUSHED)
+        self.two_directories = random.Random(f"{seed}/two directories").random() < TWO_DIRECTORIES
+        """Whether its brokers have two log directories, to which operators do something."""
+        if self.two_directories:
+            properties |= {"log.dirs": LOG_DIRS}
         super().__init__(seed, History((*TOPICS, GROUPS.topic)), shapes=SHAPES, properties=properties)
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""

@@ -3,7 +3,8 @@
 What a crash may take is part of the model. A process that is killed keeps what it has written: any number of them, at
 any time. A loss of power takes what was not synced: on one replica of a partition, which is one less than
 `min.insync.replicas`, whoever else is in sync with it at that moment, and on no other one before its ISR has been full
-again. Where every message is synced, any number of nodes may lose power at any time.
+again. Where every message is synced, any number of nodes may lose power at any time. A directory or a disk that is lost
+takes a replica as well, synced or not, and counts like one that lost power.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from odradek.ids import NodeId
 from odradek.replication.isr import IsrProposal
 from odradek.server.hosted import Hosted
+from odradek.sim.directory_changes import DirectoryChange, DirectoryChanges
 from odradek.sim.disk import Keep
 from odradek.sim.history import Partition
 from odradek.sim.machine import Machine
@@ -55,7 +57,7 @@ class ReplicationFaults(QuorumFaults):
     """Some faults are aimed: at a replica that comes into the ISR, at a new leader, at the last one in sync."""
 
     def __init__(self, cluster: ReplicationCluster, *, power: bool) -> None:
-        super().__init__(cluster, power=power, leader=cluster.leader)
+        super().__init__(cluster, power=power, leader=cluster.leader, disks=None if cluster.shape.dynamic else self)
         self._replicated = cluster
         self._lossy: dict[Partition, tuple[Machine, int]] = {}
         """Who has lost power, and in which life, by partition, until its ISR has been full since."""
@@ -68,6 +70,9 @@ class ReplicationFaults(QuorumFaults):
             (3, self.strike_last_in_sync),
             (3, self.strike_unseen),
         ]
+        self._directory_changes = DirectoryChanges(cluster)
+        if cluster.two_directories:
+            self.kinds += [(14, self.change_directories), (4, self.lose_directory_of_last)]
 
     # Power.
 
@@ -91,14 +96,50 @@ class ReplicationFaults(QuorumFaults):
         """To be asked right before: who may, does. One that is only a controller syncs all that counts."""
         if not self._replicated.members[machine.name].is_broker:
             return self._power
+        return self._power and self._may_lose_replicas(machine)
+
+    def _may_lose_replicas(self, machine: Machine) -> bool:
+        """Whether what a broker holds may go, or some of it; to be asked right before."""
         self.look()
         node_id = self._node_id(machine)
         registrations = {partition: self._replicated.registration(partition) for partition in ALL_PARTITIONS}
         held = [partition for partition, agreed in registrations.items() if agreed and node_id in agreed.replicas]
-        if not self._power or any(self._lossy.get(partition, (machine,))[0] is not machine for partition in held):
+        if any(self._lossy.get(partition, (machine,))[0] is not machine for partition in held):
             return False
         self._lossy |= dict.fromkeys(held, (machine, machine.lives))
         return True
+
+    # Disks and directories.
+
+    def voters(self) -> list[Machine]:
+        return self._replicated.voters()
+
+    def leads_quorum(self, machine: Machine) -> bool:
+        return self._replicated.leads_quorum(machine)
+
+    def may_lose_disk(self, machine: Machine) -> bool:
+        if not self._replicated.may_lose_disk(machine):
+            return False
+        return not self._replicated.members[machine.name].is_broker or self._may_lose_replicas(machine)
+
+    def replace_disk(self, machine: Machine) -> None:
+        self._replicated.replace_disk(machine)
+
+    async def change_directories(self) -> None:
+        """An operator does something to a broker's directories between a stop, of whatever kind, and the next start."""
+        machine = self._choose()
+        if not self._replicated.members[machine.name].is_broker or not self._replicated.is_registered(machine):
+            self._release(machine)
+            return
+        change = self._directory_changes.choose(machine)
+        if not change.loses_logs or self._may_lose_replicas(machine):
+            if machine.is_up and self._draw.random() < 0.4:
+                await machine.stop()
+            else:
+                await machine.crash(self._keep(machine))
+            await self._carry_out(change, machine)
+        else:
+            self._release(machine)
 
     def _machine_of(self, node_id: NodeId) -> Machine:
         return self._replicated.node_named(node_id)
@@ -301,6 +342,29 @@ class ReplicationFaults(QuorumFaults):
         else:
             await asyncio.gather(*(self._bring_back(machine) for machine in others))
             await self._bring_back(lossy)
+
+    async def lose_directory_of_last(self) -> None:
+        """All replicas are killed one after the other; whoever led last comes back first, without a directory."""
+        scene = await self._scene()
+        if scene is None:
+            return
+        last, *others = self._draw.sample(scene.everybody, len(scene.everybody))
+        change = self._directory_changes.choose_loss(last)
+        if change is None or not self._may_lose_replicas(last):
+            return
+        self._struck += scene.everybody
+        for machine in others:
+            await machine.crash("process")
+            await asyncio.sleep(0.3 + self._draw.random())
+        self._trace.mark("directory of the last lost")
+        await last.crash("process")
+        returning = asyncio.ensure_future(self._carry_out(change, last))
+        await asyncio.sleep(1 + self._draw.random() * LAG_S)
+        await asyncio.gather(returning, *(self._bring_back(machine) for machine in others))
+
+    async def _carry_out(self, change: DirectoryChange, machine: Machine) -> None:
+        await change.carry_out(machine)
+        self._release(machine)
 
     def _node_id(self, machine: Machine) -> int:
         return self._replicated.members[machine.name].node_id

@@ -110,6 +110,19 @@ def test_two_logs_of_one_partition_are_not_chosen_from(tmp_path: Path) -> None:
         settle(config)
 
 
+@pytest.mark.parametrize("unnamed", ["a", "b"])
+def test_a_log_that_does_not_say_its_topic_may_be_a_copy(tmp_path: Path, unnamed: str) -> None:
+    """A power loss took `partition.metadata` of the one that is newer: the simulation's replication scenario."""
+    config = node(tmp_path / "a", tmp_path / "b")
+    settle(config)
+    for name in ("a", "b"):
+        (tmp_path / name / "t-0").mkdir()
+        if name != unnamed:
+            (tmp_path / name / "t-0/partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_text(uuid(1))}\n")
+    with pytest.raises(FormatError, match=r"t-0 is in .*/a and in .*/b"):
+        settle(config)
+
+
 def test_lost_metadata_is_not_papered_over_by_a_new_cluster(tmp_path: Path) -> None:
     settle(node(tmp_path / "a", tmp_path / "b"))
     (tmp_path / "a/meta.properties").unlink()

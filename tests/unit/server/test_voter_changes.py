@@ -274,6 +274,7 @@ def test_static_voters_come_to_stand_in_the_log() -> None:
         rig.static_voters = ()
         await newcomer.start()
         await rig.agree()
+        await asyncio.sleep(0.1)  # Its next fetch tells how far it is.
         assert (await rig.ask(leader, add_request(newcomer))).error_code == 0
         leader.crash()
         other = await rig.active()

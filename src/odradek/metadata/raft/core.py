@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.ids import NO_EPOCH, NO_NODE, ZERO_UUID, LeaderEpoch, NodeId, Offset
+from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
 from odradek.metadata.raft.electing import MAX_EPOCH_JUMP, Electing
 from odradek.metadata.raft.state import READ_ON, FetchVerdict, Role
@@ -24,6 +24,7 @@ from odradek.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from odradek.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from odradek.protocol.messages.vote import VoteRequest, VoteResponse
 from odradek.storage.leader_epochs import EpochEnd
+from odradek.values import replace
 
 
 class Raft(Electing):
@@ -52,9 +53,12 @@ class Raft(Electing):
             return wire.vote_response(self.standing, ErrorCode.INVALID_VOTER_KEY)
         candidate = ReplicaKey(NodeId(asked.replica_id), asked.replica_directory_id)
         theirs = (asked.last_offset_epoch, asked.last_offset)
-        up_to_date = theirs >= (self._log.last_epoch, self._log.log_end_offset) and self._may_trust(asked.last_offset)
+        trusted = self._may_trust(candidate.node_id, theirs, now_ms)
+        up_to_date = theirs >= (self._log.last_epoch, self._log.log_end_offset) and trusted
         granted = self._grants(candidate, up_to_date=up_to_date, pre_vote=asked.pre_vote)
         if granted and not asked.pre_vote and self.voted is None:
+            if self.amnesia is not None and asked.last_offset == 0:
+                self._know_no_more(self.amnesia.helps(candidate.node_id, self.epoch))
             self.voted = candidate
             self._unsaved = True
             if self.role is not Role.UNATTACHED:
@@ -76,14 +80,29 @@ class Raft(Electing):
             return False
         return up_to_date
 
-    def _may_trust(self, end_offset: int) -> bool:
+    def _may_trust(self, candidate: NodeId, theirs: tuple[int, int], now_ms: int) -> bool:
         """Whether the candidate cannot lack what this voter once helped to commit and has forgotten.
 
-        A voter of a static quorum that comes back with an empty disk is taken for what it was (KIP-853 is Kafka's
-        answer). Until a leader has brought it up to date, it helps only to begin a new cluster, where nobody has
-        anything yet.
+        Until a leader has brought it up to date, such a voter helps only to begin a new quorum, where nobody has
+        anything yet: somebody whose log is empty, and again when a leader comes of that whom others do not know yet.
         """
-        return not self.amnesiac or end_offset == 0
+        if self.amnesia is None:
+            return True
+        last_epoch, end_offset = theirs
+        if end_offset == 0:
+            return self.amnesia.quorum_is_new
+        helped = self.amnesia.has_helped(candidate)
+        if helped is not None and helped <= last_epoch:
+            return True
+        self._quorum_is_old(now_ms)
+        return False
+
+    def _quorum_is_old(self, now_ms: int) -> None:
+        """Somebody has something: whoever has nothing has lost it, or was never there, and does not begin anew."""
+        if self.amnesia is not None and self.amnesia.quorum_is_new:
+            self._know_no_more(replace(self.amnesia, quorum_is_new=False))
+            if self._ballot is not None:
+                self._give_up(now_ms)
 
     def epoch_begun(self, request: BeginQuorumEpochRequest, now_ms: int) -> BeginQuorumEpochResponse:
         """BeginQuorumEpoch: somebody leads."""
@@ -161,9 +180,18 @@ class Raft(Electing):
         self._tries = 0
         self._deadline_ms = now_ms + self._timing.fetch_timeout_ms
         end_offset = self._log.log_end_offset
-        if 0 <= high_watermark <= end_offset:
-            self.amnesiac = False
+        if self.amnesia is not None and high_watermark > 0:
+            # A leader may still tell what an older one told it, and have more of which this voter was promised.
+            if high_watermark <= end_offset and self._log.last_epoch == self.epoch:
+                self._remember()
+            else:
+                self._quorum_is_old(now_ms)
         return self._advance(min(high_watermark, end_offset))
+
+    def snapshot_accepted(self, end_offset: int, now_ms: int) -> bool:
+        """A whole snapshot from the leader stands for this log: committed, but the leader may have committed more."""
+        accepted = self.fetch_accepted(NO_OFFSET, now_ms)
+        return self._advance(end_offset) or accepted
 
     def truncation_point(self, diverging: EpochEnd) -> Offset:
         """Where this log has to be cut so that it can go on with the leader's."""

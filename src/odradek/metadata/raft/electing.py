@@ -46,7 +46,7 @@ class Electing(State):
             return
         if self.role is Role.LEADER:
             self._tick_leader(now_ms)
-        elif self.is_voter:
+        elif self.may_stand:
             if self._ballot is not None:
                 self._ask(self._ballot.due(now_ms))
             if now_ms >= self._deadline_ms:
@@ -94,7 +94,7 @@ class Electing(State):
         """
         if self.role is Role.FOLLOWER and not self._suspects:
             self._suspects = True
-            if self.is_voter:
+            if self.may_stand:
                 self._deadline_ms = min(self._deadline_ms, now_ms + self._timing.stagger_ms * self._turn())
 
     def _probe(self, now_ms: int) -> None:
@@ -160,7 +160,7 @@ class Electing(State):
             elif updated != voters:
                 records.append(voters_record(updated, self._listener_name))
         self._change_role(Role.LEADER)
-        self.amnesiac = False
+        self._remember()  # It had a majority whose logs are empty, or has promised nothing that it does not know.
         self._ballot = None
         self._tries = 0
         self._suspects = False

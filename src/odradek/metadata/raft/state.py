@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from odradek.ids import NO_NODE, NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset
+from odradek.metadata.raft.amnesia import Amnesia
 from odradek.metadata.raft.election import Ballot
 from odradek.metadata.raft.progress import Progress
 from odradek.metadata.raft.quorum_state import QuorumState
@@ -100,8 +101,12 @@ class Send:
 class Ready:
     """What to do now, in this order."""
 
+    amnesia: Amnesia | None
+    """To be on the device before anything else happens, and to stay."""
     state: QuorumState | None
-    """To be on the device before anything else happens."""
+    """To be on the device before anything else follows."""
+    remembers: bool
+    """Whether the file about `amnesia` is to be removed, once `state` is on the device."""
     records: tuple[Message, ...]
     """To be appended, as one control batch of the current epoch."""
     sends: tuple[Send, ...]
@@ -140,8 +145,9 @@ class State:
         state: QuorumState | None,
         timing: Timing,
         draw: Callable[[int], int],
+        amnesia: Amnesia | None = None,
     ) -> None:
-        """`state` is None where there is no such file; `draw(n)` gives a random number below n."""
+        """`state` and `amnesia` are None where there is no such file; `draw(n)` gives a random number below n."""
         self.me = me
         self._voters_seen: tuple[Voter, ...] | None = None
         """Of whom `_is_voter` was found out: it is asked for at every step."""
@@ -175,9 +181,10 @@ class State:
         self._has_fetched = False
         self._begin_due_ms: dict[NodeId, int] = {}
         self.closing = False
-        is_new = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
-        self.amnesiac = is_new and not membership.is_dynamic
-        """Whether this voter may once have promised what it does not remember: see `_may_trust`."""
+        self.amnesia = amnesia
+        """Set while this voter may once have promised what it does not remember: see `_may_trust`."""
+        self._unsaved_amnesia = False
+        self._remembers = False
         self._unsaved = False
         self._records: list[Message] = []
         self._sends: list[Send] = []
@@ -185,6 +192,11 @@ class State:
             self._move_to(LeaderEpoch(log.last_epoch))
         elif held.leader_id != NO_NODE and self.voted is None:
             self.voted = ReplicaKey(held.leader_id)  # Nobody else can lead this epoch.
+        is_new = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
+        if is_new and amnesia is None and self.is_voter and not membership.is_dynamic and not self.is_lone_voter:
+            self._know_no_more(Amnesia())
+        if held.leader_id == me.node_id:
+            self._remember()  # It led, and was struck down before it could remove the file.
 
     # What the shell looks at.
 
@@ -206,6 +218,13 @@ class State:
         return self.is_voter and len(self.membership.voters) == 1
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this voter may be elected: one that has forgotten what it promised only begins a new quorum."""
+        if self.amnesia is None:
+            return self.is_voter
+        return self.is_voter and self.amnesia.quorum_is_new and self._log.log_end_offset == 0
+
+    @property
     def standing(self) -> Standing:
         known = self._standing
         if known.epoch != self.epoch or known.leader_id != self.leader_id or known.address != self.leader_address:
@@ -223,14 +242,20 @@ class State:
             due = [*self._begin_due_ms.values()]
             due.append(self.progress.majority_heard_ms(LONG_MAX) + self._timing.check_quorum_ms)
             return min(due)
-        if not self.is_voter:
+        if not self.may_stand:
             return None
         again_ms = self._ballot.next_due_ms if self._ballot is not None else None
         return self._deadline_ms if again_ms is None else min(self._deadline_ms, again_ms)
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether `take` has something."""
+        unsaved = self._unsaved or self._unsaved_amnesia or self._remembers
+        return unsaved or bool(self._records) or bool(self._sends)
+
     def take(self) -> Ready | None:
         """What came of the events since the last time; None if nothing is to be done."""
-        if not (self._unsaved or self._records or self._sends):
+        if not self.has_ready:
             return None
         state = None
         if self._unsaved:
@@ -241,13 +266,28 @@ class State:
                 voted_id=NO_NODE if voted is None else voted.node_id,
                 voted_directory_id=ZERO_UUID if voted is None else voted.directory_id,
             )
-        ready = Ready(state, tuple(self._records), tuple(self._sends))
+        amnesia = self.amnesia if self._unsaved_amnesia else None
+        ready = Ready(amnesia, state, self._remembers, tuple(self._records), tuple(self._sends))
         self._unsaved = False
+        self._unsaved_amnesia = False
+        self._remembers = False
         self._records = []
         self._sends = []
         return ready
 
     # Changing what this replica is.
+
+    def _know_no_more(self, amnesia: Amnesia) -> None:
+        if amnesia != self.amnesia:
+            self.amnesia = amnesia
+            self._unsaved_amnesia = True
+
+    def _remember(self) -> None:
+        """Nothing that this voter ever promised can be missing here any more."""
+        if self.amnesia is not None:
+            self.amnesia = None
+            self._unsaved_amnesia = False
+            self._remembers = True
 
     def _change_role(self, role: Role) -> None:
         assert role in TRANSITIONS[self.role], f"a {self.role.value} replica cannot become {role.value}"
@@ -288,6 +328,8 @@ class State:
         self.leader_id = leader_id
         self.leader_address = address
         self._deadline_ms = now_ms + self._timing.fetch_timeout_ms
+        if self.amnesia is not None and self.amnesia.has_helped(leader_id) == epoch:
+            self._remember()  # Its log was empty, and a majority's: all that was ever promised came after that vote.
 
     def _newest_snapshot(self) -> SnapshotId | None:
         newest = self._log.newest_snapshot

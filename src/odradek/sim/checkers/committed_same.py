@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from odradek.metadata.image import Image
-from odradek.sim.history import Batch, Committed, History, Truncated
+from odradek.sim.history import Batch, Committed, DiskLost, History, Truncated
 
 
 def check(history: History) -> list[str]:
@@ -35,6 +35,8 @@ def _cut(history: History) -> list[str]:
     for event in history.events:
         if isinstance(event, Committed):
             known[event.node_id] = max(known.get(event.node_id, -1), event.image.provenance.offset)
+        elif isinstance(event, DiskLost):
+            known.pop(event.node_id, None)
         elif isinstance(event, Truncated) and event.end_offset <= known.get(event.node_id, -1):
             broken.append(
                 f"node {event.node_id} cut its log to {event.end_offset}, "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek.metadata.image import Image
 from odradek.sim import facts
-from odradek.sim.history import Committed, History, LeaderKnown, Promised
+from odradek.sim.history import Committed, DiskLost, History, LeaderKnown, Promised
 
 
 def check(history: History) -> list[str]:
@@ -26,6 +26,8 @@ def _of_nodes(history: History) -> list[str]:
             known[event.node_id, event.life] = event.epoch
         elif isinstance(event, Promised):
             promised[event.node_id] = max(event.epoch, promised.get(event.node_id, -1))
+        elif isinstance(event, DiskLost):
+            promised.pop(event.node_id, None)
     return broken
 
 

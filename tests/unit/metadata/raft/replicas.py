@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tests.unit.metadata.building import uuid
 
 from odradek.ids import ZERO_UUID, LeaderEpoch, NodeId, Offset
+from odradek.metadata.raft.amnesia import Amnesia
 from odradek.metadata.raft.control_records import recorded_voters
 from odradek.metadata.raft.core import Raft
 from odradek.metadata.raft.quorum_state import QuorumState
@@ -66,6 +67,7 @@ class Replica:
         self.me = me
         self.log = ListLog()
         self.state = state
+        self.amnesia: Amnesia | None = None
         self.outbox: deque[Send] = deque()
         self.membership = Membership(voters)
         if dynamic:
@@ -84,14 +86,19 @@ class Replica:
             state=self.state,
             timing=TIMING,
             draw=random.Random(self.me.node_id).randrange,
+            amnesia=self.amnesia,
         )
         return self.raft
 
     def settle(self) -> None:
         """Do what the core wants, in its order."""
         while (ready := self.raft.take()) is not None:
+            if ready.amnesia is not None:
+                self.amnesia = ready.amnesia
             if ready.state is not None:
                 self.state = ready.state
+            if ready.remembers:
+                self.amnesia = None
             for message in ready.records:
                 self.log.append(self.raft.epoch, message)
                 offset = len(self.log.epochs) - 1

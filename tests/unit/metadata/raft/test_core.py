@@ -10,6 +10,7 @@ from tests.unit.metadata.raft.replicas import CLUSTER, Cluster, Replica
 
 from odradek.ids import NO_NODE, ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.metadata.raft import wire
+from odradek.metadata.raft.amnesia import Amnesia
 from odradek.metadata.raft.control_records import recorded_voters
 from odradek.metadata.raft.electing import MAX_EPOCH_JUMP
 from odradek.metadata.raft.quorum_state import QuorumState
@@ -209,8 +210,9 @@ def test_a_leader_that_resigned_can_be_elected_again_by_who_has_not_heard_of_it(
 def test_who_led_a_new_cluster_has_nothing_to_remember() -> None:
     cluster = Cluster()
     leader = elected(cluster)
-    assert not leader.raft.amnesiac
-    assert not any(replica.raft.amnesiac for replica in cluster.replicas.values())
+    cluster.pass_time(20)
+    assert leader.raft.amnesia is None
+    assert not any(replica.raft.amnesia or replica.amnesia for replica in cluster.replicas.values())
 
 
 # --- votes ------------------------------------------------------------------------------------------------------------
@@ -281,9 +283,126 @@ def test_who_does_not_know_yet_that_it_is_a_voter_helps_to_replace_a_leader_that
 
 def test_a_voter_that_has_forgotten_everything_waits_for_a_leader() -> None:
     replica = voter()
-    assert replica.raft.amnesiac
+    assert replica.raft.amnesia is not None
     assert ask(replica, 2, epoch=7, last=(6, 40)) == (False, ErrorCode.NONE)
-    assert ask(replica, 2, epoch=8, last=(0, 0)) == (True, ErrorCode.NONE)
+    assert ask(replica, 2, epoch=8, last=(0, 0)) == (False, ErrorCode.NONE)
+
+
+def test_a_voter_does_not_forget_at_its_second_start_that_it_has_forgotten() -> None:
+    replica = voter()
+    assert ask(replica, 2, epoch=7, last=(6, 40)) == (False, ErrorCode.NONE)
+    for epoch in (8, 9):
+        assert replica.state == QuorumState(leader_epoch=LeaderEpoch(epoch - 1))
+        replica.begin().begin(0)
+        assert ask(replica, 2, epoch=epoch, last=(6, 40)) == (False, ErrorCode.NONE)
+        assert ask(replica, 3, epoch=epoch, last=(0, 0), pre_vote=True) == (False, ErrorCode.NONE)
+        assert replica.raft.next_due_ms is None  # It does not stand either.
+
+
+def test_it_remembers_before_it_promises() -> None:
+    replica = Cluster(3)[1]
+    replica.raft.begin(0)
+    ready = replica.raft.take()
+    assert ready is not None
+    assert (ready.amnesia, ready.state) == (Amnesia(), None)
+
+
+def following(replica: Replica, *, epoch: int, leader: int = 2) -> None:
+    voter_of = {each.node_id: each for each in replica.membership.voters}
+    request = wire.begin_request(
+        CLUSTER,
+        me=voter_of[NodeId(leader)],
+        to=replica.me,
+        epoch=LeaderEpoch(epoch),
+        listener_name="CONTROLLER",
+    )
+    assert replica.raft.epoch_begun(request, 0).error_code == 0
+    assert replica.raft.leader_id == leader
+
+
+def test_a_leader_of_the_current_epoch_brings_it_up_to_date() -> None:
+    replica = voter()
+    following(replica, epoch=5)
+    replica.log.epochs = [1, 4]
+    replica.raft.fetch_accepted(Offset(2), 0)  # What the leader knew to be committed before it led.
+    assert replica.raft.amnesia is not None
+    replica.log.append(5)
+    replica.raft.fetch_accepted(Offset(4), 0)
+    assert replica.raft.amnesia is not None
+    replica.log.append(5)
+    replica.raft.fetch_accepted(Offset(4), 0)
+    replica.settle()
+    assert replica.raft.amnesia is None
+    assert replica.amnesia is None
+    replica.begin().begin(0)
+    assert ask(replica, 3, epoch=6, last=(5, 4)) == (True, ErrorCode.NONE)
+
+
+def test_a_snapshot_that_is_behind_brings_nothing_back() -> None:
+    replica = voter()
+    following(replica, epoch=5)
+    replica.log.epochs = [5, 5]
+    assert replica.raft.snapshot_accepted(Offset(2), 0)
+    assert replica.raft.high_watermark == 2
+    assert ask(replica, 3, epoch=6, last=(5, 2)) == (False, ErrorCode.NONE)
+
+
+def test_an_empty_log_is_believed_until_somebody_has_something() -> None:
+    """Three voters of which one lost its disk and one was never there: they do not begin anew."""
+    cluster = Cluster()
+    leader = elected(cluster)
+    lost, late = (each for each in cluster.replicas.values() if each is not leader)
+    for each in (lost, late):
+        each.state, each.amnesia = None, None
+        each.log.epochs.clear()
+        each.log.messages.clear()
+        each.begin().begin(cluster.now_ms)
+    leader.begin().begin(cluster.now_ms)
+    assert ask(lost, leader.me.node_id, epoch=leader.raft.epoch, last=(1, 1), pre_vote=True) == (False, ErrorCode.NONE)
+    assert ask(late, leader.me.node_id, epoch=leader.raft.epoch, last=(1, 1), pre_vote=True) == (False, ErrorCode.NONE)
+    cluster.pass_time(20_000)
+    assert not lost.raft.is_leader
+    assert not late.raft.is_leader
+
+
+@pytest.mark.parametrize("fetched", [0, 1])
+def test_a_quorum_whose_first_leader_is_struck_at_once_begins_all_the_same(fetched: int) -> None:
+    """Nothing was committed yet, so nobody was told so; one of three is away, and all who were there restart."""
+    cluster = Cluster()
+    cluster.begin()
+    cluster.down.append(3)
+    for _ in range(200):
+        cluster.pass_time(5, fetching=False)
+        if cluster.leader is not None:
+            break
+    leader = cluster.leader
+    assert leader is not None
+    other = cluster[3 - leader.me.node_id]
+    other.log.epochs += leader.log.epochs[:fetched]
+    other.log.messages += leader.log.messages[:fetched]
+    for each in (leader, other):
+        each.begin().begin(cluster.now_ms)
+    cluster.pass_time(3000)
+    assert cluster.leader is not None
+    assert cluster.leader.raft.high_watermark > 0
+
+
+def test_who_voted_for_the_first_leader_helps_it_again_though_it_has_not_heard_of_its_election() -> None:
+    replica = voter()
+    assert ask(replica, 2, epoch=1) == (True, ErrorCode.NONE)
+    replica.begin().begin(0)
+    assert ask(replica, 3, epoch=2, last=(1, 1), pre_vote=True) == (False, ErrorCode.NONE)
+    assert ask(replica, 2, epoch=2, last=(1, 1)) == (True, ErrorCode.NONE)
+
+
+def test_a_first_leader_that_was_struck_before_it_could_note_that_it_leads_nothing_lost() -> None:
+    cluster = Cluster()
+    leader = elected(cluster)
+    leader.amnesia = Amnesia()
+    leader.begin().begin(cluster.now_ms)
+    leader.settle()
+    assert leader.raft.amnesia is None
+    assert leader.amnesia is None
 
 
 @pytest.mark.parametrize(
