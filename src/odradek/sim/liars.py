@@ -36,7 +36,7 @@ from odradek.sim.cluster import Cluster
 from odradek.sim.consumer_group_member import JOIN_EPOCH, LEAVE_EPOCH, CoordinatorClient
 from odradek.sim.group_member import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from odradek.sim.loop import Life
-from odradek.sim.workload import ResponseT
+from odradek.sim.workload import ResponseT, TryAgain
 
 GROUP = "liars"
 SHRUNKEN = "shrunken"
@@ -45,7 +45,10 @@ SHRUNKEN = "shrunken"
 SIZES = (6, 2)
 TOPICS = ("orders", "clicks", SHRUNKEN)
 UNKNOWN = "nowhere"
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 0.6
+BETWEEN_S = 0.15
+"""After the first have asked to join, and before `group.initial.rebalance.delay.ms` is over."""
+
 QUIET_S = 40.0
 """So long the group may take to be as any other when its liars are gone."""
 
@@ -131,6 +134,7 @@ class _Liar:
     def __init__(self, cluster: Cluster, number: int, has_shrunk: Callable[[], bool]) -> None:
         self._cluster = cluster
         self._has_shrunk = has_shrunk
+        self._number = number
         self._name = f"{GROUP}-{number}"
         self._client = CoordinatorClient(cluster, self._name, Life(self._name), group=GROUP)
         self._draw = cluster.draw(f"{self._name} lies")
@@ -143,10 +147,25 @@ class _Liar:
     async def lie(self, times: int) -> None:
         kinds = ((5, self._join), (5, self._beat), (1, self._leave), (2, self._mislead))
         weights = [weight for weight, _ in kinds]
+        await self._client.persist(self._open)
         for _ in range(times):
             await asyncio.sleep(self._draw.random() * LONGEST_PAUSE_S)
             ((_, happen),) = self._draw.choices(kinds, weights)
             await self._client.persist(happen)
+
+    async def _open(self) -> None:
+        """All join at once, in terms that can be read, so that one leads the others; one of them speaks the other
+        protocol while they wait, or as soon as they have what their leader gave them."""
+        if self._number == 0 and self._draw.random() < 0.5:
+            await asyncio.sleep(BETWEEN_S)
+            await self._beat("(")
+            return
+        metadata = _with_version(1, ConsumerProtocolSubscription(topics=list(TOPICS)))
+        joined = await self._ask_to_join([JoinGroupRequestProtocol(name="range", metadata=metadata)])
+        if not joined.error_code:
+            await self._sync(joined, self._assignment())
+        if self._number == 1:
+            await self._beat()
 
     async def leave(self) -> None:
         await self._client.persist(self._leave)
@@ -187,12 +206,12 @@ class _Liar:
         self._speak("classic")
         names = self._draw.choice((("range",), ("range", "roundrobin"), ("roundrobin", "range", "range")))
         joined = await self._ask_to_join(
-            [JoinGroupRequestProtocol(name=name, metadata=self._metadata()) for name in names]
+            [JoinGroupRequestProtocol(name=name, metadata=self._metadata(rank)) for rank, name in enumerate(names)]
         )
         if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
         elif not joined.error_code:
-            await self._sync(joined, self._assignment(len(joined.members)))
+            await self._sync(joined, self._assignment())
 
     async def _ask_to_join(self, protocols: list[JoinGroupRequestProtocol]) -> JoinGroupResponse:
         request = JoinGroupRequest(
@@ -209,8 +228,12 @@ class _Liar:
         return joined
 
     async def _sync(self, joined: JoinGroupResponse, assignment: bytes) -> SyncGroupResponse:
-        """Whoever leads gives the same to everybody, also to members that are not there."""
-        members = [*(each.member_id for each in joined.members), *(["nobody"] if self._draw.random() < 0.2 else [])]
+        """Whoever leads gives the same to everybody, or nothing to the others, or something to one who is not there."""
+        members = [each.member_id for each in joined.members]
+        if self._draw.random() < 0.5:
+            members = [joined.member_id, "nobody"]
+        elif len(members) > 1:
+            self._mark("assignment with two owners")
         assignments = [SyncGroupRequestAssignment(member_id=each, assignment=assignment) for each in members]
         leads = joined.leader == joined.member_id
         request = SyncGroupRequest(
@@ -221,16 +244,17 @@ class _Liar:
         )
         return await self._ask(request, SyncGroupResponse, 3)
 
-    def _metadata(self) -> bytes:
-        kind = self._draw.random()
-        if kind < 0.1:
+    def _metadata(self, rank: int) -> bytes:
+        """Mostly readable for the first protocol, since what nobody can read is refused at once."""
+        kind = self._draw.random() / (1 + 2 * rank)
+        if kind < 0.05:
             self._mark("empty metadata of one protocol")
             return b""
-        if kind < 0.2:
+        if kind < 0.1:
             self._mark("metadata that makes no sense")
             return self._draw.randbytes(self._draw.randrange(1, 40))
         topics = list(TOPICS)
-        if kind < 0.35:
+        if kind < 0.25:
             self._mark("topics named over and over")
             topics = [*TOPICS, UNKNOWN] * 50
         owned = [SubscriptionTopicPartition(topic=topic, partitions=[0, 0, 1, 99, -1]) for topic in (*TOPICS, UNKNOWN)]
@@ -238,7 +262,7 @@ class _Liar:
         subscription = ConsumerProtocolSubscription(topics=topics, owned_partitions=owned, generation_id=12345)
         return _with_version(self._draw.choice((0, 1, 2, 3)), subscription)
 
-    def _assignment(self, members: int) -> bytes:
+    def _assignment(self) -> bytes:
         kind = self._draw.random()
         if kind < 0.1:
             return self._draw.randbytes(self._draw.randrange(0, 20))
@@ -248,27 +272,28 @@ class _Liar:
         if kind < 0.4:
             self._mark("assignment of unknown partitions")
             partitions |= {"clicks": [7, 1000, -1], UNKNOWN: [0]}
-        if members > 1:
-            self._mark("assignment with two owners")
         assigned = [AssignmentTopicPartition(topic=topic, partitions=some) for topic, some in partitions.items()]
         return _with_version(self._draw.choice((0, 1, 2, 3)), ConsumerProtocolAssignment(assigned_partitions=assigned))
 
     # The consumer protocol.
 
-    async def _beat(self) -> None:
+    async def _beat(self, expression: str | None = None) -> None:
         self._speak("consumer")
         if self._draw.random() < 0.3 or "orders" not in self._client.topic_ids:
-            await self._client.learn_topic_ids(TOPICS)
+            with contextlib.suppress(TryAgain):  # One of them may not be there now.
+                await self._client.learn_topic_ids(TOPICS)
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP, member_id=self._consumer_id, member_epoch=self._epoch, rebalance_timeout_ms=1_000
         )
-        request.subscribed_topic_names = list(self._draw.choice((TOPICS, ("orders",), (UNKNOWN,))))
+        request.subscribed_topic_names = list(self._draw.choice((TOPICS, TOPICS, TOPICS, (UNKNOWN,))))
         kind = self._draw.random()
         if kind < 0.2:
             self._mark("topics named over and over")
             request.subscribed_topic_names = [*TOPICS, UNKNOWN] * 50
-        elif kind < 0.4:
-            request.subscribed_topic_regex = self._draw.choice(("(", "*", "orders|", "(?<", ".*"))
+        elif kind < 0.5:
+            expression = self._draw.choice(("(", "*", "(?<"))
+        if expression is not None:
+            request.subscribed_topic_regex = expression
             self._mark("expression that is none")
         request.topic_partitions = []
         if self._epoch != JOIN_EPOCH and self._draw.random() < 0.5:
