@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from odradek.coordinator.group import committing, rebalance
+from odradek.coordinator.group import committing, consumer_classic_members, consumer_migration, rebalance
+from odradek.coordinator.group.assignors import uniform
 from odradek.coordinator.group.classic import ClassicGroup
 from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.consumer_reconciliation import Reconciliation
@@ -15,6 +16,8 @@ from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.runtime import Newest
 from odradek.coordinator.shard import CoordinatorRecord
+from odradek.ids import Uuid
+from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.messages.sync_group import SyncGroupResponse
 from odradek.sim.run import play
 
@@ -90,3 +93,41 @@ def test_a_coordinator_that_takes_commits_of_members_it_threw_out(monkeypatch: p
 def test_a_coordinator_whose_sessions_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rebalances, "session_timeout", lambda self, group, member_id, out, now: None)
     assert caught(" quiet seconds", power=False)
+
+
+# Members that lie (`sim/liars.py`).
+
+
+def _shares_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The assignor believes what members are said to hold."""
+    monkeypatch.setattr(uniform, "_valid", lambda member, topic, partitions, taken: [*member.assigned.get(topic, ())])
+
+
+def test_an_upgrade_that_believes_in_two_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    _shares_of_anything(monkeypatch)
+    monkeypatch.setattr(consumer_migration, "_check_owned_once", lambda group_id, members: None)
+    assert caught("gave up: AssertionError", power=False)
+
+
+def test_an_upgrade_that_believes_in_partitions_which_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def believing(named: Iterable[tuple[str, Iterable[int]]], topics: TopicsImage) -> dict[Uuid, tuple[int, ...]]:
+        known = topics.by_name
+        return {known[name].topic_id: tuple(sorted(partitions)) for name, partitions in named if name in known}
+
+    _shares_of_anything(monkeypatch)
+    for importer in (consumer_migration, consumer_classic_members):
+        monkeypatch.setattr(importer, "identified", believing)
+    assert caught("gave up: ", power=False)
+
+
+def test_an_assignment_in_the_version_of_metadata_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Met where a member of the new protocol leaves, or a timer throws it out."""
+    written = consumer_migration.written_assignment
+
+    def strict(assignment: Any, topics: TopicsImage, like: bytes) -> bytes:
+        consumer_migration._known_version(like)
+        return written(assignment, topics, like)
+
+    for importer in (consumer_migration, consumer_classic_members):
+        monkeypatch.setattr(importer, "written_assignment", strict)
+    assert caught("gave up: MalformedFrame", power=False)

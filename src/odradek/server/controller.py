@@ -41,6 +41,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.broker_configs import BROKER_KEYS, check_broker_configs, warn_of_what_has_no_effect
 from odradek.server.broker_watch import BrokerWatch
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Containment
 from odradek.server.decision_queue import DecisionQueue, not_controller
 from odradek.server.effective_configs import EffectiveConfigs
 from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
@@ -104,6 +105,7 @@ class Controller:
         config: NodeConfig,
         world: World,
         quorum: Quorum,
+        containment: Containment,
         *,
         cluster_id: str = "",
         bootstrap: Sequence[Message] = (),
@@ -115,7 +117,7 @@ class Controller:
         self._cluster_id = cluster_id
         self._bootstrap = bootstrap
         self._node_id = NodeId(config.node_id)
-        self._queue = DecisionQueue(quorum)
+        self._queue = DecisionQueue(quorum, containment)
         self._epoch: LeaderEpoch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
@@ -132,7 +134,7 @@ class Controller:
 
     @property
     def on_failure(self) -> Callable[[BaseException], None]:
-        """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
+        """Told when the metadata log cannot be written: the node must stop."""
         return self._queue.on_failure
 
     @on_failure.setter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.coordinator.group.settings import GroupSettings
@@ -27,6 +27,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.records.compression import Compression
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Cost
 from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 
@@ -37,10 +38,6 @@ log = logging.getLogger(__name__)
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """Read between two turns of the loop; larger ones would keep it for longer than clients should notice."""
-
-
-MAX_FAILURES_TOLD = 100
-"""Tracebacks; what breaks in more places than that is told in a line each."""
 
 
 class TopicCreator(Protocol):
@@ -73,12 +70,6 @@ class Coordinators:
         )
         self.compression = Compression(config.offsets_topic_compression_codec)
         self.commit_timeout_ms = config.offsets_commit_timeout_ms
-        self.on_contained: Callable[[BaseException], None] = lambda failure: None
-        """Told when an invariant is broken, which has cost a request, a timer or a shard."""
-        self.failures = 0
-        """How often that was."""
-        self._told_of: set[tuple[object, ...]] = set()
-        """Where things broke whose tracebacks are in the log already."""
         self._config = config
         self._clock = world.clock
         self._topics = topics
@@ -188,14 +179,17 @@ class Coordinators:
         if GROUP_TOPIC in deleted:  # Before the one that may have been created since takes its place.
             for index in list(self._running):
                 self._drop(index)
-        for running in self._running.values():
-            running.shard.learn(image, topics)
+        for running in list(self._running.values()):
+            try:
+                running.shard.learn(image, topics)
+            except Exception as failure:  # noqa: BLE001 - whatever breaks costs this shard
+                self.give_up(running, failure)
         for touched in (*topics.created, *topics.changed):
             if touched.topic.name == GROUP_TOPIC:
                 if touched.before is None:
                     self._partitions = len(touched.topic.partitions)
                 self._settle(touched.partitions)
-        for running in self._running.values():
+        for running in list(self._running.values()):
             running.forget(deleted)
 
     def opened(self, hosted: Hosted) -> None:
@@ -217,12 +211,15 @@ class Coordinators:
         # Loaded when it is needed: a node that starts has no groups yet, and they are a tenth of its code.
         from odradek.server.running_shard import RunningShard
 
-        running = RunningShard(hosted, hosted.partition.state.leader_epoch, self)
-        running.shard.learn(self._image, None)
-        self._running[index] = running
+        running = self._running[index] = RunningShard(hosted, hosted.partition.state.leader_epoch, self)
         partition_log = hosted.partition.log
-        if partition_log.log_start_offset == partition_log.log_end_offset:
-            running.begin()
+        try:
+            running.shard.learn(self._image, None)
+            if partition_log.log_start_offset == partition_log.log_end_offset:
+                running.begin()
+                return
+        except Exception as failure:  # noqa: BLE001 - whatever breaks costs this shard
+            self.give_up(running, failure)
             return
         task = asyncio.create_task(self._load_in_turns(running))
         self._loads[task] = None
@@ -235,28 +232,16 @@ class Coordinators:
             log.error("The coordinator of %s cannot be loaded: %s", running.hosted, failure)
             running.resign()
         except Exception as failure:  # noqa: BLE001 - whatever breaks costs this shard, not the node
-            self.note_failure(running, failure)
-            log.error("The coordinator of %s cannot be loaded: %s", running.hosted, failure)
-            running.resign()
+            self.give_up(running, failure)
 
     # What is broken.
-
-    def note_failure(self, running: RunningShard, failure: Exception) -> None:
-        """Counted; the traceback is told once for each place, as a client or a timer may come back to it for ever."""
-        self.failures += 1
-        place = (type(failure), *_place(failure))
-        is_new = place not in self._told_of and len(self._told_of) < MAX_FAILURES_TOLD
-        if is_new:
-            self._told_of.add(place)
-        log.error("The coordinator of %s is broken: %r", running.hosted, failure, exc_info=failure if is_new else None)
-        self.on_contained(failure)
 
     def give_up(self, running: RunningShard, failure: Exception) -> KafkaError:
         """The shard may not know what its log says: it begins anew with that; what the one who asked is told.
 
         Where that cannot be loaded, either, nobody coordinates its groups until the partition has another leader.
         """
-        self.note_failure(running, failure)
+        self.replicas.containment.note(Cost.SHARD, f"the coordinator of {running.hosted}", failure)
         index, hosted = running.hosted.index, running.hosted
         was_loaded = running.state is ErrorCode.NONE
         running.resign()
@@ -277,11 +262,3 @@ class Coordinators:
             await asyncio.wait(list(self._loads))
         for index in list(self._running):
             self._drop(index)
-
-
-def _place(failure: Exception) -> tuple[object, ...]:
-    """Where it was raised."""
-    trace = failure.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return () if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)

@@ -19,6 +19,7 @@ from odradek.metadata.loader import Draft
 from odradek.metadata.records import BeginTransactionRecord, EndTransactionRecord
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.containment import Containment, Cost
 from odradek.server.metadata_writer import MAX_RECORDS_PER_BATCH
 from odradek.server.quorum import Quorum
 
@@ -34,13 +35,14 @@ MAX_DECISIONS_PER_APPEND = 100
 class DecisionQueue:
     """Decides while this node is the active controller; one task works the queue off."""
 
-    def __init__(self, quorum: Quorum) -> None:
+    def __init__(self, quorum: Quorum, containment: Containment) -> None:
         self._quorum = quorum
+        self._containment = containment
         self._queue: list[tuple[Decide[Any], asyncio.Future[Any]]] = []
         self._worker: asyncio.Task[None] | None = None
         self._first: Decide[Any] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
-        """Told when the metadata log cannot be written or an invariant is broken: the node must stop."""
+        """Told when the metadata log cannot be written: the node must stop."""
 
     def submit(self, decide: Decide[ResponseT]) -> asyncio.Future[ResponseT]:
         """The answer, once all it rests on is committed; NOT_CONTROLLER where another node has to be asked."""
@@ -126,10 +128,14 @@ class DecisionQueue:
                 if not draft.image.features.metadata_version and decide is not self._first:
                     raise not_controller()  # What the log begins with could not be written yet.
                 decision = decide(draft.image, Offset(at))
+                ((_, answer),) = decision.answers
             except KafkaError as refused:
                 outcomes.append((future, None, refused))
                 continue
-            ((_, answer),) = decision.answers
+            except Exception as failure:  # noqa: BLE001 - nothing of it is in the log: only who asked pays for it
+                self._containment.note(Cost.REQUEST, "a decision of the controller", failure)
+                outcomes.append((future, None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)))
+                continue
             outcomes.append((future, answer, None))
             if decision.records:
                 records = _whole(decision.records, draft.image)

@@ -22,6 +22,7 @@ from odradek.protocol.messages.assign_replicas_to_dirs import (
     RequestedPartitionData,
     RequestedTopicData,
 )
+from odradek.server.containment import Containment, Cost
 
 if TYPE_CHECKING:
     from odradek.server.controller_channel import ControllerChannel
@@ -32,16 +33,26 @@ MAX_ASSIGNMENTS_PER_REQUEST = 2_250
 """Kafka's own bound."""
 
 PAUSE_MS = 500
-"""After a request that was not taken."""
+"""After a request that was not taken,"""
+
+BROKEN_PAUSE_MS = 5_000
+"""or that could not even be asked, for a reason nobody knows."""
 
 
 class DirectoryAssignments:
     """What is still to be told, and the one task that tells it."""
 
     def __init__(
-        self, channel: ControllerChannel, node_id: NodeId, broker_epoch: Callable[[], int], *, timeout_ms: int
+        self,
+        channel: ControllerChannel,
+        node_id: NodeId,
+        broker_epoch: Callable[[], int],
+        containment: Containment,
+        *,
+        timeout_ms: int,
     ) -> None:
         self._channel = channel
+        self._containment = containment
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
@@ -65,10 +76,10 @@ class DirectoryAssignments:
     async def _tell(self) -> None:
         while self._waiting:
             some = dict(islice(self._waiting.items(), MAX_ASSIGNMENTS_PER_REQUEST))
-            request = AssignReplicasToDirsRequest(
-                broker_id=self._node_id, broker_epoch=self._broker_epoch(), directories=_by_directory(some)
-            )
             try:
+                request = AssignReplicasToDirsRequest(
+                    broker_id=self._node_id, broker_epoch=self._broker_epoch(), directories=_by_directory(some)
+                )
                 response: AssignReplicasToDirsResponse = await self._channel.ask(request, timeout_ms=self._timeout_ms)
                 if response.error_code:
                     raise KafkaError(ErrorCode(response.error_code))
@@ -76,16 +87,18 @@ class DirectoryAssignments:
                 log.warning("Could not tell the controller where %d partitions are: %s", len(some), failure)
                 await asyncio.sleep(PAUSE_MS / 1000)
                 continue
+            except Exception as failure:  # noqa: BLE001 - whatever it is, a start tells anew what is not on record
+                self._containment.note(Cost.TASK, "telling the controller where partitions are", failure)
+                await asyncio.sleep(BROKEN_PAUSE_MS / 1000)
+                continue
             for place, directory in some.items():
                 if self._waiting.get(place) == directory:  # Else another one was chosen meanwhile.
                     del self._waiting[place]
 
     def _told(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled():
-            task.result()
-            if self._waiting:  # Told after its last look, and before anybody knew that it has ended.
-                self._start()
+        if not task.cancelled() and self._waiting:  # Told after its last look, and before anybody knew of its end.
+            self._start()
 
 
 def _by_directory(assignments: dict[tuple[Uuid, int], Uuid]) -> list[RequestedDirectoryData]:

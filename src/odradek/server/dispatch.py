@@ -12,6 +12,7 @@ from typing import Any
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decoder, parts_encoder
+from odradek.protocol.declare import layout
 from odradek.server.forwarding import forward
 from odradek.server.latency import Latencies
 from odradek.server.routes import Role, Route, route_of, routes_of
@@ -42,7 +43,7 @@ class Endpoint:
         self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = forward if forwarded else route.handle
         self.decode = decoder(request_class(route.api_key), version)
         self.encode: Callable[[Any], list[Part]] = (route.encode or partial(parts_encoder, response))(version)
-        self.error_answer = _error_answer(response)
+        self.error_answer = _error_answer(response, version)
         self.flexible_header = request_header_version(route.api_key, version) >= 2
         self.flexible_response = response_header_version(route.api_key, version) >= 1
         self.overlaps = route.overlaps
@@ -98,9 +99,9 @@ class Endpoints:
         return endpoint
 
 
-def _error_answer(response: type[Message]) -> Callable[[int, str], Message] | None:
-    """How to say a request-level error in this API's terms, where it has a place for one."""
-    names = response.field_names
+def _error_answer(response: type[Message], version: int) -> Callable[[int, str], Message] | None:
+    """How to say a request-level error in this API's terms, where this version has a place for one."""
+    names = [each.name for each in layout(response) if version in each.versions]
     if "error_code" not in names:
         return None
     make: Callable[..., Message] = response

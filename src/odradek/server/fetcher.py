@@ -22,6 +22,7 @@ from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
 from odradek.replication import follower
 from odradek.replication.fetch_forms import read_answer
 from odradek.replication.fetch_plan import FULL_EPOCH, FetchPlan
+from odradek.server.containment import Cost
 from odradek.server.fetch_answer import FetchAnswer
 from odradek.server.fetch_requests import FetchRequests, Followed, Key
 from odradek.server.fetch_sessions import ALL_BYTES
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from odradek.server.fetchers import Fetchers
 
 log = logging.getLogger(__name__)
+
+BROKEN_PAUSE_S = 5.0
+"""Before a leader is asked again after something nobody expected."""
 
 TOGETHER_S = 0.003
 """Partitions come in by the dozen when a leader goes: so long the first of them wait for the others."""
@@ -59,6 +63,7 @@ class Fetcher:
         self._config = fetchers.config
         self._clock = fetchers.world.clock
         self._replicas = fetchers.replicas
+        self._containment = fetchers.replicas.containment
         self._leader_id = leader_id
         self._plan: FetchPlan[Key] = FetchPlan()
         self._followed: dict[Key, Followed] = {}
@@ -137,6 +142,11 @@ class Fetcher:
                 log.log(level, "Broker %s cannot be fetched from: %s", self._leader_id, failure)
                 await self._rest(self._pause_s(self._failures))
                 self._failures += 1
+            except Exception as failure:  # noqa: BLE001 - whatever it is, it costs a request and a pause
+                self._containment.note(Cost.TASK, f"fetching from broker {self._leader_id}", failure)
+                self._leader.hang_up()
+                self._plan.lost()
+                await self._rest(BROKEN_PAUSE_S)
 
     async def _pull(self) -> None:
         connection = await self._leader.connection(0)
@@ -201,9 +211,8 @@ class Fetcher:
             else:
                 asked.is_taken = True
                 self._nudge()
-        except Exception as failure:
-            self._fetchers.on_failure(failure)
-            raise
+        except Exception as failure:  # noqa: BLE001 - for the loop, which sees to it
+            asked.set_exception(failure)
 
     def _handle_late(self, asked: FetchAnswer) -> None:
         """Of a request that was overtaken by another one."""
@@ -213,9 +222,9 @@ class Fetcher:
             self._handle(asked.result(), asked)
         except (ClientError, KafkaError):
             self._plan.lost()
-        except Exception as failure:
-            self._fetchers.on_failure(failure)
-            raise
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it costs the session
+            self._containment.note(Cost.TASK, f"fetching from broker {self._leader_id}", failure)
+            self._plan.lost()
         self._nudge()
 
     def _handle(self, response: FetchResponse, asked: FetchAnswer) -> None:
@@ -232,12 +241,15 @@ class Fetcher:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 if followed is not None and 0 <= followed.since <= serial:
-                    self._handle_partition(followed, data)
+                    try:
+                        self._handle_partition(followed, data)
+                    except Exception as failure:  # noqa: BLE001 - whatever it is, it costs this partition
+                        self._give_up(followed, failure)
 
     def _handle_partition(self, followed: Followed, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
-            self._send_off(self._find_place(followed))
+            self._send_off(followed, self._find_place(followed))
         elif data.error_code:
             self._try_later(followed, ErrorCode(data.error_code))
         elif data.diverging_epoch.epoch >= 0:
@@ -278,12 +290,20 @@ class Fetcher:
                 pass  # The leader knows already from where.
             elif partition_log.flushes_on_append and partition_log.flush_due(now_ms):
                 self._pause(followed)
-                self._send_off(self._sync(followed))
+                self._send_off(followed, self._sync(followed))
             else:
                 self._plan.want(followed.key)
             followed.failures = 0
         except (OSError, KafkaError) as failure:
             self._failed(followed, failure)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it costs this partition
+            self._give_up(followed, failure)
+
+    def _give_up(self, followed: Followed, failure: Exception) -> None:
+        """Fetch it no more until it has another leader or epoch, as Kafka does: it would only break again."""
+        self._containment.note(Cost.PARTITION, f"{followed.hosted}, which is not followed any more", failure)
+        if self._is_current(followed):
+            self._pause(followed)
 
     def _failed(self, followed: Followed, failure: OSError | KafkaError) -> None:
         if isinstance(failure, OSError):
@@ -361,10 +381,16 @@ class Fetcher:
         followed.failures += 1
         followed.timer = asyncio.get_running_loop().call_later(pause_s, self._want, followed)
 
-    def _send_off(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = self._fetchers.spawn(errand)
+    def _send_off(self, followed: Followed, errand: Coroutine[Any, Any, None]) -> None:
+        task = self._fetchers.spawn(self._run_errand(followed, errand))
         self._errands[task] = None
         task.add_done_callback(lambda done: self._errands.pop(done, None))
+
+    async def _run_errand(self, followed: Followed, errand: Coroutine[Any, Any, None]) -> None:
+        try:
+            await errand
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it costs this partition
+            self._give_up(followed, failure)
 
     def _is_current(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed

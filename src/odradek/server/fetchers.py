@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from odradek.ids import NodeId
@@ -27,8 +27,6 @@ class Fetchers:
         self.replicas = replicas
         self.node_id = NodeId(config.node_id)
         self.client_id = f"broker-{config.node_id}-fetcher-0"
-        self.on_failure: Callable[[BaseException], None] = lambda failure: None
-        """Told when an invariant is broken: the node must stop."""
         self._by_leader: dict[NodeId, Fetcher] = {}
         self._leader_of: dict[Key, NodeId] = {}
         self._started = False
@@ -100,14 +98,7 @@ class Fetchers:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None:
-            self.on_failure(failure)
+        return asyncio.get_running_loop().create_task(work)
 
     def _throttles_changed(self) -> None:
         for fetcher in self._by_leader.values():

@@ -23,6 +23,7 @@ from odradek.metadata.image.topics import (
 from odradek.ports import DISK_FULL, World
 from odradek.replication.partition import Partition, PartitionState
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Cost
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
@@ -73,10 +74,11 @@ class Hosting:
 
     def apply_topic_config(self, topic: str) -> None:
         for hosted in self.replicas.of_topic(topic):
-            partition = hosted.partition
-            partition.log.config = self._log_config_of(topic)
-            if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
-                hosted.committed()  # Fewer have to be in sync than before.
+            with self.replicas.containment.at_most(Cost.PARTITION, hosted):
+                partition = hosted.partition
+                partition.log.config = self._log_config_of(topic)
+                if partition.leadership is not None and partition.advance(self._world.clock.monotonic_ms()):
+                    hosted.committed()  # Fewer have to be in sync than before.
         self._throttle(topic)
 
     def apply_broker_config(self) -> None:
@@ -119,14 +121,37 @@ class Hosting:
             for index in created.partitions:
                 registration = created.topic.partitions[index]
                 if self._node_id in registration.replicas:
-                    self._host(created.topic, index, registration)
+                    self._host_if_well(created.topic, index, registration)
                     yield
         all_are = any(resource_type == BROKER_RESOURCE for resource_type, _ in configured)
         for changed in changes.changed:
             with_config = all_are or (TOPIC_RESOURCE, changed.topic.name) in configured
             for index in changed.partitions:
-                self._change(changed.topic, index, changed.topic.partitions[index], with_config=with_config)
+                registration = changed.topic.partitions[index]
+                try:
+                    self._change(changed.topic, index, registration, with_config=with_config)
+                except Exception as failure:  # noqa: BLE001 - whatever it is, it costs this partition
+                    self._lose(changed.topic, index, failure)
                 yield
+
+    def _host_if_well(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        try:
+            self._host(topic, index, registration)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it costs this partition
+            self._lose(topic, index, failure)
+
+    def _lose(self, topic: TopicImage, index: int, failure: Exception) -> None:
+        """Nobody knows what state it is in: it is not served until this node starts again.
+
+        Its files stay as they are, and others may have it: who asks here is told to look elsewhere.
+        """
+        self.replicas.containment.note(Cost.PARTITION, f"{topic.name}-{index}", failure)
+        hosted = self.replicas.find_by_id(topic.topic_id, index)
+        if hosted is None:
+            self.replicas.note_offline(topic.name, topic.topic_id, index)
+            return
+        with self.replicas.containment.at_most(Cost.PARTITION, hosted):
+            self.replicas.lose(hosted)
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         directory = self._directory_for(topic, index, registration)
@@ -163,7 +188,7 @@ class Hosting:
         self.replicas.note_online(topic.name, topic_id, index)
         registration = topic.partitions[index]
         if self._node_id in registration.replicas:
-            self._host(topic, index, registration)
+            self._host_if_well(topic, index, registration)
             hosted = self.replicas.find_by_id(topic_id, index)
             if hosted is None:
                 return False
@@ -205,7 +230,8 @@ class Hosting:
         for index in range(len(topic.partitions)):
             self.replicas.note_online(topic.name, topic.topic_id, index)
         for hosted in self.replicas.remove_topic(topic.name, topic.topic_id):
-            self.replicas.discard(hosted)
+            with self.replicas.containment.at_most(Cost.PARTITION, hosted):
+                self.replicas.discard(hosted)
             yield
 
     def _directory_for(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> LogDirectory | None:

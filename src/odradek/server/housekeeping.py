@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Containment, Cost
 from odradek.server.log_chores import LogChores
 from odradek.server.replicas import Replicas
 
@@ -28,8 +29,6 @@ class Housekeeping:
         self._replicas = replicas
         self._chores = chores
         self._tasks: list[asyncio.Task[None]] = []
-        self.on_failure: Callable[[BaseException], None] = lambda failure: None
-        """Told when a chore has met what it cannot handle: a node without retention or checkpoints must not go on."""
 
     def start(self) -> None:
         config, chores = self._config, self._chores
@@ -51,18 +50,14 @@ class Housekeeping:
             await asyncio.wait(self._tasks)
 
     def _every(self, interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:
-        task = asyncio.create_task(_repeat(interval_ms, chore, delay_ms))
-        task.add_done_callback(self._ended)
-        self._tasks.append(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None:
-            self.on_failure(failure)
+        self._tasks.append(asyncio.create_task(_repeat(interval_ms, chore, delay_ms, self._replicas.containment)))
 
 
-async def _repeat(interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int) -> None:
+async def _repeat(
+    interval_ms: int, chore: Callable[[], Awaitable[None]], delay_ms: int, containment: Containment
+) -> None:
     await asyncio.sleep(min(delay_ms, LONGEST_WAIT_MS) / 1000)
     while True:
         await asyncio.sleep(min(interval_ms, LONGEST_WAIT_MS) / 1000)
-        await chore()
+        with containment.at_most(Cost.TASK, "a chore, which is tried again in time"):
+            await chore()

@@ -71,6 +71,7 @@ class HttpListener:
             "node_id": node.node_id,
             "cluster_id": node.cluster_id,
             "offline_log_dirs": [each.path for each in node.replicas.directories if not each.online],
+            "unexpected_failures": node.containment.total,
         }
         return _response(200 if healthy else 503, _JSON, json.dumps(said) + "\n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from odradek.ids import NodeId, Uuid
@@ -20,6 +19,7 @@ from odradek.protocol.messages.alter_partition import (
     RequestedTopicData,
 )
 from odradek.replication.isr import IsrProposal
+from odradek.server.containment import Cost
 from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 ANSWER_TIMEOUT_MS = 30_000
 PAUSE_S = 0.05
 """Before what the controller could not decide is asked again."""
+
+BROKEN_PAUSE_S = 5.0
+"""Before what has broken unexpectedly is asked again."""
 
 DIFFERS_AFTER_S = 5.0
 """So long after the controller said that it has moved on, a leader without news takes its partition epoch for another
@@ -68,7 +71,6 @@ class IsrChanges:
         self._doubts: dict[Hosted, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
         self.expands = self.shrinks = self.refusals = 0
-        self.on_failure: Callable[[BaseException], None] = lambda failure: None
         replicas.on_proposal = self.submit
 
     def submit(self, hosted: Hosted, proposal: IsrProposal) -> None:
@@ -90,19 +92,21 @@ class IsrChanges:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if task.cancelled():
-            return
-        failure = task.exception()
-        if failure is not None:
-            self.on_failure(failure)
-        elif self._waiting:  # Submitted after its last look, and before anybody was told that it has ended.
+        if (
+            not task.cancelled() and self._waiting
+        ):  # Submitted after its last look, and before anybody was told that it has ended.
             self._start()
 
     async def _run(self) -> None:
         while self._waiting:
             await asyncio.sleep(0)
             asked, self._waiting = self._waiting, {}
-            again = await self._ask({hosted: each for hosted, each in asked.items() if _stands(hosted, each)})
+            try:
+                again = await self._ask({hosted: each for hosted, each in asked.items() if _stands(hosted, each)})
+            except Exception as failure:  # noqa: BLE001 - whatever it is, nobody else proposes these
+                self._replicas.containment.note(Cost.TASK, "asking for other ISRs", failure)
+                await asyncio.sleep(BROKEN_PAUSE_S)
+                again = asked
             if again:
                 await asyncio.sleep(PAUSE_S)
                 self._waiting = {**again, **self._waiting}
@@ -129,8 +133,9 @@ class IsrChanges:
         again = {}
         for hosted, proposal in asked.items():
             answer = answers.get((hosted.topic_id, hosted.index))
-            if answer is None or not self._settle(hosted, proposal, answer):
-                again[hosted] = proposal
+            with self._replicas.containment.at_most(Cost.PARTITION, hosted):
+                if answer is None or not self._settle(hosted, proposal, answer):
+                    again[hosted] = proposal
         return again
 
     def _settle(self, hosted: Hosted, proposal: IsrProposal, answer: PartitionData) -> bool:

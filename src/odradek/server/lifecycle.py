@@ -29,6 +29,7 @@ from odradek.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from odradek.server.containment import Containment, Cost
 from odradek.values import value
 
 if TYPE_CHECKING:
@@ -78,7 +79,12 @@ class BrokerLifecycle:
     """Registration and heartbeats of one broker."""
 
     def __init__(
-        self, config: NodeConfig, world: World, channel: ControllerChannel, image: Callable[[], Image]
+        self,
+        config: NodeConfig,
+        world: World,
+        channel: ControllerChannel,
+        image: Callable[[], Image],
+        containment: Containment,
     ) -> None:
         """`image` gives what this node has replayed, which is what the controller wants to know of it."""
         self._config = config
@@ -86,6 +92,7 @@ class BrokerLifecycle:
         self._channel = channel
         self._image = image
         self._node_id = NodeId(config.node_id)
+        self._containment = containment
         self._me: Self | None = None
         self._amending: asyncio.Task[None] | None = None
         self._ready = False
@@ -157,7 +164,6 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._wake.set()
         self._task = asyncio.create_task(self._beat_forever())
-        self._task.add_done_callback(self._beaten)
 
     async def unfence(self) -> None:
         """Say that this broker is ready, and come back once the controller agrees."""
@@ -207,9 +213,12 @@ class BrokerLifecycle:
             and (self._amending is None or self._amending.done())
         ):
             self._amending = asyncio.create_task(self._amend(_broker_registration(self._me)))
-            self._amending.add_done_callback(self._beaten)
 
     async def _amend(self, request: BrokerRegistrationRequest) -> None:
+        with self._containment.at_most(Cost.TASK, "registering anew"):
+            await self._amend_until_taken(request)
+
+    async def _amend_until_taken(self, request: BrokerRegistrationRequest) -> None:
         while True:
             try:
                 response: BrokerRegistrationResponse = await self._channel.ask(
@@ -240,7 +249,8 @@ class BrokerLifecycle:
             except TimeoutError:
                 pass
             self._wake.clear()
-            await self._beat()
+            with self._containment.at_most(Cost.TASK, "a heartbeat"):
+                await self._beat()
 
     async def _beat(self) -> None:
         image = self._image()
@@ -295,10 +305,6 @@ class BrokerLifecycle:
         if not self._complained:
             self._complained = True
             log.warning("A heartbeat was not answered as it should be: %s", why)
-
-    def _beaten(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            self.on_failure(failure)
 
     # Leaving.
 

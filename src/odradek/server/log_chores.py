@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from odradek.ports import Clock
 from odradek.protocol.errors import KafkaError
+from odradek.server.containment import Cost
+from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 from odradek.storage.directories import LogDirectory
 
 
 class LogChores:
-    """Each of them for all hosted partitions, or all directories that are well."""
+    """Each of them for all hosted partitions, or all directories that are well; one that is broken stops no other."""
 
     def __init__(self, clock: Clock, replicas: Replicas) -> None:
         self._clock = clock
@@ -21,13 +24,16 @@ class LogChores:
         """Let old segments go; their files stay for those who still read them."""
         now_ms = self._clock.now_ms()
         for hosted in list(self._replicas):
-            partition_log = hosted.partition.log
-            before = partition_log.log_start_offset
-            try:
-                partition_log.maybe_roll(now_ms)
-                partition_log.apply_retention(now_ms)
-            except OSError as failure:
-                self._replicas.directory_error(hosted.directory, failure)
+            with self._minding(hosted.directory, Cost.PARTITION, hosted):
+                self._retain(hosted, now_ms)
+
+    def _retain(self, hosted: Hosted, now_ms: int) -> None:
+        partition_log = hosted.partition.log
+        before = partition_log.log_start_offset
+        try:
+            partition_log.maybe_roll(now_ms)
+            partition_log.apply_retention(now_ms)
+        finally:
             if partition_log.log_start_offset != before:
                 hosted.tell_all(0)
 
@@ -35,16 +41,11 @@ class LogChores:
         """Remove the files of segments and topics that went long enough ago."""
         now_ms = self._clock.now_ms()
         for hosted in list(self._replicas):
-            try:
+            with self._minding(hosted.directory, Cost.PARTITION, hosted):
                 hosted.partition.log.purge_deleted(now_ms)
-            except OSError as failure:
-                self._replicas.directory_error(hosted.directory, failure)
-        for directory in self._replicas.directories:
-            if directory.online:
-                try:
-                    directory.purge_deleted(now_ms)
-                except OSError as failure:
-                    self._replicas.directory_error(directory, failure)
+        for directory in self._online():
+            with self._minding(directory, Cost.TASK, directory.path):
+                directory.purge_deleted(now_ms)
 
     async def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(LogDirectory.checkpoint_high_watermarks)
@@ -56,24 +57,35 @@ class LogChores:
         self._checkpoint(LogDirectory.checkpoint_log_starts)
 
     def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
-        for directory in self._replicas.directories:
-            if directory.online:
-                try:
-                    write(directory)
-                except OSError as failure:
-                    self._replicas.directory_error(directory, failure)
+        for directory in self._online():
+            with self._minding(directory, Cost.TASK, directory.path):
+                write(directory)
 
     async def flush_due(self) -> None:
         """Sync the logs whose `flush.ms` has passed, and sealed segments that nobody has synced yet."""
         now_ms = self._clock.now_ms()
         for hosted in list(self._replicas):
-            if hosted.partition.log.needs_flush(now_ms):
-                try:
-                    await self._replicas.flush([hosted])
-                except KafkaError:
-                    continue  # Told, and the directory is offline, or full.
+            with self._replicas.containment.at_most(Cost.PARTITION, hosted):
+                if hosted.partition.log.needs_flush(now_ms):
+                    try:
+                        await self._replicas.flush([hosted])
+                    except KafkaError:
+                        continue  # Told, and the directory is offline, or full.
 
     async def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
-        for hosted in self._replicas:
-            hosted.partition.log.producers.expire(now_ms)
+        for hosted in list(self._replicas):
+            with self._replicas.containment.at_most(Cost.PARTITION, hosted):
+                hosted.partition.log.producers.expire(now_ms)
+
+    def _online(self) -> Iterator[LogDirectory]:
+        """Those that are when their turn comes."""
+        return (directory for directory in self._replicas.directories if directory.online)
+
+    @contextmanager
+    def _minding(self, directory: LogDirectory, cost: Cost, what: object) -> Iterator[None]:
+        with self._replicas.containment.at_most(cost, what):
+            try:
+                yield
+            except OSError as failure:
+                self._replicas.directory_error(directory, failure)

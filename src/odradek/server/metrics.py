@@ -56,6 +56,7 @@ def families(node: Node) -> Iterator[Family]:
     yield from _requests(node)
     yield from _connections(node)
     yield from _coordinators(node)
+    yield from _contained(node)
 
 
 def _topics(node: Node) -> Iterator[Family]:
@@ -203,9 +204,13 @@ def _coordinators(node: Node) -> Iterator[Family]:
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
     yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)
-    doc = "Requests, timers and loads of coordinators that an unexpected failure has ended."
-    failures = node.coordinators.failures
-    yield Family("kafka_coordinator_group_unexpectedfailures_total", COUNTER, doc, (("", (), failures),))
+
+
+def _contained(node: Node) -> Iterator[Family]:
+    """Of Odradek alone."""
+    samples = [("", (("cost", cost.value),), count) for cost, count in node.containment.counts.items()]
+    doc = "Errors in Odradek itself, by what each has cost; the log has their tracebacks."
+    yield Family("odradek_unexpectedfailures_total", COUNTER, doc, tuple(samples))
 
 
 def _gauge(name: str, doc: str, number: float) -> Family:

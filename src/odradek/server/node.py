@@ -26,6 +26,7 @@ from odradek.server.apply import apply_changes, whole_image
 from odradek.server.authorizer import Authorizer
 from odradek.server.broker_configs import apply_broker_configs
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Containment, Cost
 from odradek.server.controller import Controller
 from odradek.server.controller_channel import ControllerChannel
 from odradek.server.coordinators import Coordinators
@@ -73,7 +74,8 @@ class Node:
         self.world = world
         self.node_id = NodeId(config.node_id)
         self.supported_features = SUPPORTED_FEATURES
-        self.purgatory = Purgatory(world.clock)
+        self.containment = Containment()
+        self.purgatory = Purgatory(world.clock, self.containment)
         self.fetch_sessions = FetchSessions(
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=SESSION_EVICTION_MS,
@@ -81,7 +83,9 @@ class Node:
             entropy=world.entropy,
         )
         # Simulations lend batches of their size, too, so that a view which is kept too long is seen there.
-        self.woken_fetches = WokenFetches(lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES)
+        self.woken_fetches = WokenFetches(
+            self.containment, lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES
+        )
         self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
         self.authorizer: Authorizer | None = None
         if config.authorizer_class_name:
@@ -94,8 +98,6 @@ class Node:
         """Whether requests are metered or authorized: then none takes the quick way."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
-        self.on_contained: Callable[[BaseException], None] = lambda failure: None
-        """Told of a broken invariant that has cost less than the node."""
         self.failed: BaseException | None = None
         self.listening = Listening(self, BufferPool(poison=poison_buffers))
         self.serving = False
@@ -185,7 +187,6 @@ class Node:
         self.fetchers.start()
         self.coordinators.start(self.image)
         self._housekeeping = Housekeeping(self.config, self.replicas, LogChores(self.world.clock, self.replicas))
-        self._housekeeping.on_failure = self.fail
         self._housekeeping.start()
         await self.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
@@ -294,7 +295,10 @@ class Node:
         self._locks.release()
 
     def fail(self, failure: BaseException) -> None:
-        """A broken invariant or a metadata log that cannot be written: better down than wrong."""
+        """The metadata log, or what this node promised as a voter, is in doubt: better down than wrong.
+
+        Everything else goes to `containment`.
+        """
         if self.failed is None:
             self.failed = failure
             told = isinstance(failure, BadMetadataLog | RegistrationRefused)  # Their messages are for a person.
@@ -347,7 +351,12 @@ class Node:
         self._open_replicas()
         if config.is_controller:
             self.controller = Controller(
-                config, self.world, self.quorum, cluster_id=self.cluster_id, bootstrap=self._bootstrap()
+                config,
+                self.world,
+                self.quorum,
+                self.containment,
+                cluster_id=self.cluster_id,
+                bootstrap=self._bootstrap(),
             )
             self.controller.on_failure = self.fail
             endpoints = self.listening.endpoints(config.controller_advertised_listeners)
@@ -368,14 +377,18 @@ class Node:
         to_live = self._channel("heartbeats")
         self.channel = self._channel("broker")
         self.forwarding = self._channel("forwarding")
-        self.lifecycle = BrokerLifecycle(config, self.world, to_live, lambda: self.image)
+        self.lifecycle = BrokerLifecycle(config, self.world, to_live, lambda: self.image, self.containment)
         self.lifecycle.on_failure = self.fail
         self.lifecycle.cordoned = self._cordoned
         self.producer_ids = ProducerIds(
             self.channel, self.node_id, self._own_epoch, timeout_ms=config.request_timeout_ms
         )
         self.directory_assignments = DirectoryAssignments(
-            self.channel, self.node_id, self._own_epoch, timeout_ms=config.controller_socket_timeout_ms
+            self.channel,
+            self.node_id,
+            self._own_epoch,
+            self.containment,
+            timeout_ms=config.controller_socket_timeout_ms,
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -393,7 +406,7 @@ class Node:
 
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
-        self.replicas = Replicas(self.config, self.world, self._directories)
+        self.replicas = Replicas(self.config, self.world, self._directories, self.containment)
         self._hosting = Hosting(
             self.config, self.world, self.replicas, lambda topic: self._log_configs.of(topic, self.image.configs)
         )
@@ -410,12 +423,9 @@ class Node:
         self.replicas.full_disks.on_change = self._room_changed
         self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
-        self.fetchers.on_failure = self.fail
         self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
-        self.isr_changes.on_failure = self.fail
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
         self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
-        self.coordinators.on_contained = lambda failure: self.on_contained(failure)
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""
@@ -457,11 +467,15 @@ class Node:
             self._held_back.append((image, changes))
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
-            self.coordinators.apply(image, changes)
-            self._directory_choices.tell_changes(image, changes)
-            self.lifecycle.learn(image)
+            with self.containment.at_most(Cost.TASK, "coordinators hear of what was committed"):
+                self.coordinators.apply(image, changes)
+            with self.containment.at_most(Cost.TASK, "the controller hears where partitions are"):
+                self._directory_choices.tell_changes(image, changes)
+            with self.containment.at_most(Cost.TASK, "heartbeats hear of what was committed"):
+                self.lifecycle.learn(image)
         if self._registrar is not None:
-            self._registrar.apply(image)
+            with self.containment.at_most(Cost.TASK, "registering as a controller"):
+                self._registrar.apply(image)
         if self._next_image is not None and not self._next_image.done():
             self._next_image.set_result(None)
 

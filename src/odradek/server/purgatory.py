@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
 from odradek.ports import Clock
+from odradek.server.containment import Containment, Cost
 
 _SWEEP_EVERY = 1024
 """So many in one line, or lines: what has ended is looked for behind those that have not."""
@@ -37,8 +38,9 @@ class Purgatory:
     it at hand, which a thousand ended requests in one heap would spoil.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, containment: Containment) -> None:
         self._clock = clock
+        self._containment = containment
         self._lines: dict[int, _Line] = {}
         """By timeout."""
         self._due: list[tuple[int, int]] = []
@@ -116,7 +118,8 @@ class Purgatory:
         # Last, because who is let go may wait again at once.
         for waiting in late:
             if not waiting.done():
-                waiting.set_result(False)
+                with self._containment.at_most(Cost.REQUEST, "its time is up"):
+                    waiting.set_result(False)
 
     def _sweep(self) -> None:
         """Let go of lines in which nobody waits any more, however long they would have waited."""

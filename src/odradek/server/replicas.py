@@ -19,6 +19,7 @@ from odradek.replication.isr import IsrProposal
 from odradek.replication.read_replica import nearest_replica
 from odradek.replication.surroundings import Surroundings
 from odradek.server.config import NodeConfig
+from odradek.server.containment import Containment, Cost
 from odradek.server.departures import Departures
 from odradek.server.fetch_sessions import ALL_BYTES
 from odradek.server.full_disks import FullDisks
@@ -41,8 +42,10 @@ class Replicas:
         config: NodeConfig,
         world: World,
         directories: Sequence[LogDirectory],
+        containment: Containment,
     ) -> None:
         self._config = config
+        self.containment = containment
         self._world = world
         self._node_id = NodeId(config.node_id)
         self.directories = directories
@@ -336,7 +339,8 @@ class Replicas:
             self.departures.note(before.cluster, image.cluster)
             self.surroundings.learn(image.cluster.brokers)
             for hosted in list(self.unsettled):
-                self.look_after(hosted)
+                with self.containment.at_most(Cost.PARTITION, hosted):
+                    self.look_after(hosted)
             self.on_cluster()
 
     def look_after(self, hosted: Hosted) -> None:
@@ -397,13 +401,17 @@ class Replicas:
         directory.go_offline()
         for hosted in list(self):
             if hosted.directory is directory:
-                self.remove(hosted)
-                self._retire(hosted)
-                self.note_offline(hosted.topic, hosted.topic_id, hosted.index)
+                self.lose(hosted)
         self.on_offline()
         if not any(each.online for each in self.directories):
             log.critical("All log directories have failed")
             self.on_all_offline()
+
+    def lose(self, hosted: Hosted) -> None:
+        """It is this node's to serve, and cannot be."""
+        self.remove(hosted)
+        self.note_offline(hosted.topic, hosted.topic_id, hosted.index)
+        self._retire(hosted)
 
     # Housekeeping.
 
@@ -412,14 +420,18 @@ class Replicas:
         any."""
         now_ms = self._world.clock.monotonic_ms()
         for hosted in list(self.unsettled):
-            partition = hosted.partition
-            if partition.leadership is None or partition.leadership.is_settled(partition.log.log_end_offset):
-                del self.unsettled[hosted]
-                continue
-            proposal = partition.lagging(now_ms)
-            if proposal is not None:
-                self.on_proposal(hosted, proposal)
-            self.look_after(hosted)
+            with self.containment.at_most(Cost.PARTITION, hosted):
+                self._check_isr(hosted, now_ms)
+
+    def _check_isr(self, hosted: Hosted, now_ms: int) -> None:
+        partition = hosted.partition
+        if partition.leadership is None or partition.leadership.is_settled(partition.log.log_end_offset):
+            del self.unsettled[hosted]
+            return
+        proposal = partition.lagging(now_ms)
+        if proposal is not None:
+            self.on_proposal(hosted, proposal)
+        self.look_after(hosted)
 
     def close(self, *, broker_epoch: int) -> None:
         """Leave every directory as a clean shutdown leaves it, with the epoch in which nothing was missing, or -1."""

@@ -20,6 +20,7 @@ from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.records.compression import Compression
+from odradek.server.containment import Cost
 from odradek.server.hosted import Hosted
 from odradek.server.housekeeping import LONGEST_WAIT_MS
 from odradek.server.promise import Promise
@@ -146,8 +147,9 @@ class RunningShard:
             if timer is not None:
                 timer.cancel()
         self._timer = self._patience = None
-        for ticket, answer in self.shard.resign().answers:
-            self._hand_over(ticket, answer)
+        with self._replicas.containment.at_most(Cost.SHARD, self.hosted):  # Who is not told here is told below.
+            for ticket, answer in self.shard.resign().answers:
+                self._hand_over(ticket, answer)
         parked, self._parked = self._parked, {}
         gathered, self._gathered = self._gathered, []
         for promise in (*parked.values(), *(promise for _, promise in gathered)):
@@ -309,7 +311,7 @@ class RunningShard:
 
         It may have let go of members that wait; they are told as whoever asked.
         """
-        self._coordinators.note_failure(self, failure)
+        self._replicas.containment.note(Cost.REQUEST, f"of the coordinator of {self.hosted}", failure)
         kept = {held.ticket for held in self._held}
         for ticket in [each for each in self._parked if each not in kept and not self.shard.holds(each)]:
             self._parked.pop(ticket).break_off(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from odradek.ports import Loan
 from odradek.protocol.errors import KafkaError
+from odradek.server.containment import Containment, Cost
 from odradek.server.produce_answers import Outcome
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ LENT_FROM_BYTES = 64 * 1024
 class WokenFetches:
     """They are answered in the next turn of the loop, or as soon as `lend` says."""
 
-    __slots__ = ("_lent_from_bytes", "_woken")
+    __slots__ = ("_containment", "_lent_from_bytes", "_woken")
 
-    def __init__(self, *, lent_from_bytes: int = LENT_FROM_BYTES) -> None:
+    def __init__(self, containment: Containment, *, lent_from_bytes: int = LENT_FROM_BYTES) -> None:
+        self._containment = containment
         self._lent_from_bytes = lent_from_bytes
         self._woken: list[FollowerFetch] = []
 
@@ -52,9 +54,9 @@ class WokenFetches:
 
     def _answer(self) -> None:
         woken = self._woken
-        try:
-            while woken:
-                woken.pop(0).answer()
-        finally:
-            if woken:  # One of them has failed, which the others need not pay for.
-                asyncio.get_running_loop().call_soon(self._answer)
+        while woken:
+            try:
+                while woken:
+                    woken.pop(0).answer()
+            except Exception as failure:  # noqa: BLE001 - the others need not pay for it
+                self._containment.note(Cost.REQUEST, "a follower's fetch", failure)

@@ -35,6 +35,8 @@ from odradek.sim.history import (
     Restarted,
     Settled,
 )
+from odradek.sim.liars import STATES as LIES
+from odradek.sim.liars import Liars
 from odradek.sim.trace import OPERATION
 
 STATES = (
@@ -55,6 +57,7 @@ STATES = (
     "clean restart",
     "connection cut",
     "disk full",
+    *LIES,
 )
 """What a set of seeds must have met to prove anything about groups."""
 
@@ -64,6 +67,8 @@ CLASSIC_ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
 CONSUMER_ASSIGNORS = ("uniform", "range")
 MOST_MEMBERS = 4
 LONGEST_PAUSE_S = 2.0
+LIE_RATE = 0.5
+"""Runs with one more group, whose members lie."""
 QUIET_S = 40.0
 """How long a group may take to be stable when nothing goes wrong any more: sessions and rebalances that were under way
 run into their timeouts first, one after the other at worst."""
@@ -97,12 +102,16 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     async with client.admin({"default.api.timeout.ms": 10_000}) as admin:
         observing = asyncio.create_task(observe(cluster, admin, crowds))
         faults = Faults(cluster, draw.randrange(1, 5), power=power)
-        await asyncio.gather(faults.run(), *(crowd.run(draw.randrange(6, 14)) for crowd in crowds))
+        liars = Liars(cluster, admin) if draw.random() < LIE_RATE else None
+        lying = () if liars is None else (liars.run(),)
+        await asyncio.gather(faults.run(), *(crowd.run(draw.randrange(6, 14)) for crowd in crowds), *lying)
         for crowd in crowds:
             await crowd.settle(admin)
         observing.cancel()
         await asyncio.gather(observing, return_exceptions=True)
         await asyncio.gather(*(crowd.empty() for crowd in crowds))
+        if liars is not None:
+            await liars.judge()
         for crowd in crowds:
             await read_offsets(cluster, admin, crowd, patient=True)
     await cluster.stop()

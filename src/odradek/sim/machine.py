@@ -100,7 +100,7 @@ class Machine:
         self.trace.note(self.name, f"starts, life {self.lives}")
         node = self.node = self.make_node(load(self.properties, host_name=self.name), world)
         node.on_failure = lambda failure: self._note_failure(life, failure)
-        node.on_contained = node.on_failure  # What a node survives is wrong all the same.
+        node.containment.on_contained = node.on_failure  # What a node survives is wrong all the same.
         try:
             await self.in_life(node.start())
         except Exception:

@@ -23,6 +23,7 @@ from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsR
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.server.config import load
+from odradek.server.containment import Containment
 from odradek.server.controller import Controller
 from odradek.server.quorum import Quorum
 from odradek.server.quorum_settings import QuorumSettings
@@ -92,7 +93,7 @@ class Machine:
         )
         self.run(self.quorum.start(clean=clean))
         self.quorum.on_commit = self._note_commit
-        self.controller = Controller(self.config, self.world, self.quorum, bootstrap=self.bootstrap())
+        self.controller = Controller(self.config, self.world, self.quorum, Containment(), bootstrap=self.bootstrap())
         return self.quorum
 
     async def _note_commit(self, image: Image, changes: Changes) -> None:

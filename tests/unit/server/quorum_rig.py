@@ -25,6 +25,7 @@ from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
 from odradek.server.authorizer import Authorizer
 from odradek.server.config import load
+from odradek.server.containment import Containment
 from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listener import Listener, ListenerScope
@@ -122,7 +123,8 @@ class Seat:
             },
             host_name=self.name,
         )
-        self.purgatory = Purgatory(self.world.clock)
+        self.containment = Containment()
+        self.purgatory = Purgatory(self.world.clock, self.containment)
         self.quotas = Quotas(self.world.clock, windows=11, window_s=1)
         self.quorum = quorum = Quorum(
             self.world,

@@ -49,6 +49,7 @@ from odradek.protocol.records.batch import build_batch, decode_records, iter_bat
 from odradek.protocol.records.record import Record
 from odradek.server.apply import apply_changes, whole_image
 from odradek.server.config import load
+from odradek.server.containment import Containment
 from odradek.server.dispatch import Endpoints
 from odradek.server.fetch_sessions import FetchSessions
 from odradek.server.fetchers import Fetchers
@@ -124,20 +125,20 @@ class Broker:
             workers=SimulatedWorkers(self.life, random.Random(f"{draw}/workers")),
         )
         self.config = load(properties, host_name=self.machine)
-        self.purgatory = Purgatory(self.world.clock)
+        self.containment = Containment()
+        self.containment.on_contained = self.fail
+        self.purgatory = Purgatory(self.world.clock, self.containment)
         self.quotas = Quotas(self.world.clock, windows=11, window_s=1)
         self.fetch_sessions = FetchSessions(
             slots=100, eviction_ms=120_000, clock=self.world.clock, entropy=self.world.entropy
         )
-        self.woken_fetches = WokenFetches(lent_from_bytes=rig.lent_from_bytes)
+        self.woken_fetches = WokenFetches(self.containment, lent_from_bytes=rig.lent_from_bytes)
         directory = LogDirectory(self.world.disk, "/data", rig.uuid(100 + self.node_id), self.world.entropy)
         self.image = rig.image
-        self.replicas = Replicas(self.config, self.world, [directory])
+        self.replicas = Replicas(self.config, self.world, [directory], self.containment)
         self.hosting = Hosting(self.config, self.world, self.replicas, self._log_config_of)
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
-        self.fetchers.on_failure = self.fail
         self.isr_changes = IsrChanges(self.world, self.replicas, rig, node_id=self.node_id)
-        self.isr_changes.on_failure = self.fail
         self.replicas.learn(self.image)
         self.hosting.apply_topics(whole_image(self.image))
         scope = ListenerScope(

@@ -15,6 +15,7 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from odradek.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from odradek.server.containment import Containment
 from odradek.server.directory_assignments import MAX_ASSIGNMENTS_PER_REQUEST, DirectoryAssignments
 from odradek.server.producer_ids import ProducerIds
 
@@ -99,7 +100,7 @@ def test_choices_are_told_together_and_again_until_they_are_taken() -> None:
             ApiKey.ASSIGN_REPLICAS_TO_DIRS,
             lambda request: answers.pop() if answers else AssignReplicasToDirsResponse(),
         )
-        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, timeout_ms=1_000)
+        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, Containment(), timeout_ms=1_000)
         assignments.tell([assignment(0, 5), assignment(1, 6)])
         assignments.tell([assignment(2, 5)])
         await asyncio.sleep(0.2)
@@ -119,7 +120,7 @@ def test_choices_are_told_together_and_again_until_they_are_taken() -> None:
 def test_many_choices_go_in_several_requests() -> None:
     async def test(controllers: Controllers) -> None:
         controllers.script(1, ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda request: AssignReplicasToDirsResponse())
-        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, timeout_ms=1_000)
+        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, Containment(), timeout_ms=1_000)
         assignments.tell([assignment(index, 5) for index in range(MAX_ASSIGNMENTS_PER_REQUEST + 10)])
         await asyncio.sleep(1)
         assert [len(each) for each in told(controllers)] == [MAX_ASSIGNMENTS_PER_REQUEST, 10]
@@ -130,7 +131,7 @@ def test_many_choices_go_in_several_requests() -> None:
 def test_a_choice_that_comes_as_the_last_ones_are_taken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(controllers: Controllers) -> None:
         controllers.script(1, ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda request: AssignReplicasToDirsResponse())
-        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, timeout_ms=1_000)
+        assignments = DirectoryAssignments(controllers.channel, NodeId(1), lambda: 7, Containment(), timeout_ms=1_000)
         ask = controllers.channel.ask
 
         async def ask_and_choose(request: Any, *, timeout_ms: int) -> Any:

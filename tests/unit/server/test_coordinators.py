@@ -425,7 +425,7 @@ def test_a_request_that_breaks_is_told_so_and_nobody_else(
         assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
         assert (await client.ask(sync(joined, tester=b"all"), 5)).error_code == 0
         assert rig.node.failed is None
-        assert rig.node.coordinators.failures == 2
+        assert rig.node.containment.total == 2
 
     rig.run(run)
     assert caplog.text.count("Traceback") == 1
@@ -466,7 +466,7 @@ def test_a_timer_that_breaks_is_tried_again_and_holds_up_no_other(monkeypatch: p
         broken.times = 1
         await asyncio.sleep(11)
         assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert rig.node.coordinators.failures == 1
+        assert rig.node.containment.total == 1
         await asyncio.sleep(30)
         assert (await client.ask(heartbeat(joined), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert rig.node.failed is None
@@ -516,7 +516,7 @@ def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.Mo
             refused = await client.ask(commit("g", "t", {0: 1}), 9)
             assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
             assert rig.node.failed is None
-            assert rig.node.coordinators.failures == 1
+            assert rig.node.containment.total == 1
 
     rig.run(run)
 
@@ -539,7 +539,7 @@ def test_a_group_is_deleted_in_as_many_batches_as_it_takes(members: bool, monkey
         assert result.error_code == (ErrorCode.NON_EMPTY_GROUP if members else 0)
         assert len(await committed(client, topic="u", partitions=30)) == (30 if members else 0)
         assert rig.node.coordinators.counts() == ((1, 30) if members else (0, 0))
-        assert rig.node.coordinators.failures == 0
+        assert rig.node.containment.total == 0
 
     rig.run(run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from typing import Any
 
 import pytest
 from tests.unit.server.replica_rig import LEADER, ReplicaRig
@@ -18,8 +19,11 @@ from odradek.protocol.messages.delete_records import (
 )
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.replication import follower
+from odradek.server.containment import Cost
 from odradek.sim.disk import SimulatedFile
 from odradek.sim.network import SimulatedWire
+from odradek.storage.log import Log
 
 
 def test_what_is_acknowledged_is_on_every_replica() -> None:
@@ -566,4 +570,34 @@ def test_a_follower_that_has_lost_its_log_directory_is_neither_waited_for_nor_as
         await asyncio.sleep(5)
         assert rig.registration("t").isr == (1,)
 
+    rig.run(story)
+
+
+def test_a_partition_that_breaks_while_it_is_followed_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not followed any more, as in Kafka, until it has another leader or epoch."""
+    rig = ReplicaRig(2)
+    taking = follower.take
+    poisoned: list[Log] = []
+
+    def take(partition_log: Log, *rest: Any) -> bool:
+        if partition_log in poisoned:
+            raise ZeroDivisionError
+        return taking(partition_log, *rest)
+
+    async def story() -> None:
+        await rig.create_topic("bad", [[1, 2]])
+        await rig.create_topic("t", [[1, 2]])
+        broker = rig.brokers[2]
+        broker.containment.on_contained = lambda failure: None
+        poisoned.append(broker.replicas.require("bad", 0).partition.log)
+        await rig.produce(1, "bad", b"a", acks=1)
+        assert (await rig.produce(1, "t", b"a")).error_code == 0
+        assert (await rig.produce(1, "t", b"b")).error_code == 0
+        assert broker.containment.counts[Cost.PARTITION] == 1
+        assert rig.ends("bad")[2] == (0, 0)
+        poisoned.clear()
+        await rig.change("bad", leader=1)
+        await rig.until(lambda: rig.ends("bad")[2] == (1, 1))
+
+    monkeypatch.setattr("odradek.replication.follower.take", take)
     rig.run(story)

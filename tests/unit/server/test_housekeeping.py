@@ -13,6 +13,7 @@ from tests.unit.server.rig import Rig
 from odradek.ids import ZERO_UUID, Offset
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.server.containment import Cost
 from odradek.sim.disk import SimulatedDisk
 from odradek.storage.log import Log
 
@@ -172,20 +173,25 @@ def test_files_of_what_was_deleted_go_soon_after_their_delay_and_not_with_the_ne
     rig.run(test)
 
 
-def test_a_chore_that_breaks_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_breaks_a_chore_keeps_it_from_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
-    failures: list[BaseException] = []
+    retained: set[str] = set()
 
     def broken(self: Log, now_ms: int) -> int:
-        raise ZeroDivisionError
+        if self.topic == "a":
+            raise ZeroDivisionError
+        retained.add(self.topic)
+        return 0
 
     async def test() -> None:
         await rig.start()
-        rig.node.on_failure = failures.append
+        await rig.create_topic("a")
         await rig.create_topic("t")
         monkeypatch.setattr(Log, "apply_retention", broken)
         await asyncio.sleep(5)
-        assert [type(failure) for failure in failures] == [ZeroDivisionError]
+        assert retained == {"t"}
+        assert rig.node.containment.counts[Cost.PARTITION] >= 3
+        assert rig.node.failed is None
         await rig.node.stop()
 
     rig.loop.run_until_complete(test())

@@ -22,6 +22,7 @@ from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, B
 from odradek.protocol.messages.broker_registration import BrokerRegistrationResponse
 from odradek.protocol.messages.controller_registration import ControllerRegistrationResponse
 from odradek.server.config import load
+from odradek.server.containment import Containment
 from odradek.server.lifecycle import (
     LONGEST_SILENCE_MS,
     BrokerLifecycle,
@@ -53,7 +54,9 @@ class Scripted:
         self.let_go_after = 0
         self.registrations: list[int] = []
         self.failures: list[BaseException] = []
-        self.lifecycle = BrokerLifecycle(CONFIG, controllers.world, controllers.channel, lambda: self.image)
+        self.lifecycle = BrokerLifecycle(
+            CONFIG, controllers.world, controllers.channel, lambda: self.image, Containment()
+        )
         self.lifecycle.on_failure = self.failures.append
         controllers.script(1, ApiKey.BROKER_REGISTRATION, self._register)
         controllers.script(1, ApiKey.BROKER_HEARTBEAT, self._heartbeat)

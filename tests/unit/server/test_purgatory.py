@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from odradek.adapters.clock import SystemClock
+from odradek.server.containment import Containment
 from odradek.server.purgatory import Purgatory
 
 
 def test_a_wait_ends_when_it_is_woken_or_its_time_is_up() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         long, short, woken = (purgatory.park(timeout_ms=wait) for wait in (60_000, 5, 60_000))
         assert len(purgatory) == 3
         purgatory.wake(woken)
@@ -25,7 +26,7 @@ def test_a_wait_ends_when_it_is_woken_or_its_time_is_up() -> None:
 
 def test_an_earlier_deadline_moves_the_timer() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         waits = [purgatory.park(timeout_ms=wait) for wait in (10_000, 30, 20, 10)]
         for wait in waits[:0:-1]:
             assert await asyncio.wait_for(wait, 5) is False
@@ -37,7 +38,7 @@ def test_an_earlier_deadline_moves_the_timer() -> None:
 
 def test_waits_of_one_timeout_end_in_their_order_and_others_in_theirs() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         ended: list[int] = []
         for number, wait in enumerate((40, 20, 40, 20, 60_000)):
             purgatory.park(timeout_ms=wait).add_done_callback(lambda _, number=number: ended.append(number))  # type: ignore[misc]
@@ -52,7 +53,7 @@ def test_waits_of_one_timeout_end_in_their_order_and_others_in_theirs() -> None:
 
 def test_who_is_let_go_may_wait_again_at_once() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         second: list[asyncio.Future[bool]] = []
 
         class Again:
@@ -74,7 +75,7 @@ def test_who_is_let_go_may_wait_again_at_once() -> None:
 
 def test_finished_waits_do_not_pile_up() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         for _ in range(10):
             purgatory.wake(purgatory.park(timeout_ms=60_000))
         assert _kept(purgatory) == 1
@@ -84,7 +85,7 @@ def test_finished_waits_do_not_pile_up() -> None:
 
 def test_finished_waits_do_not_pile_up_behind_one_that_goes_on() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         alive = purgatory.park(timeout_ms=60_000)
         for _ in range(10_000):
             purgatory.wake(purgatory.park(timeout_ms=60_000))
@@ -98,7 +99,7 @@ def test_finished_waits_do_not_pile_up_behind_one_that_goes_on() -> None:
 
 def test_finished_waits_do_not_pile_up_where_each_would_have_taken_another_time() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         alive = [purgatory.park(timeout_ms=60_000), purgatory.park(timeout_ms=70_000)]
         for number in range(10_000):
             purgatory.wake(purgatory.park(timeout_ms=100_000 + number))
@@ -114,7 +115,7 @@ def test_finished_waits_do_not_pile_up_where_each_would_have_taken_another_time(
 
 def test_a_line_ends_with_the_last_who_waited_there() -> None:
     async def test() -> None:
-        purgatory = Purgatory(SystemClock())
+        purgatory = Purgatory(SystemClock(), Containment())
         for wait in range(1, 100):
             purgatory.wake(purgatory.park(timeout_ms=wait))
         assert await asyncio.wait_for(purgatory.park(timeout_ms=100), 5) is False

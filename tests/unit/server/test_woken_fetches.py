@@ -11,6 +11,7 @@ from tests.unit.server.handlers.test_quick_produce_all import produce
 from tests.unit.server.replica_rig import ReplicaRig
 
 from odradek.ports import FileSlice, Loan
+from odradek.server.containment import Containment
 from odradek.server.handlers import quick_fetch
 from odradek.server.woken_fetches import WokenFetches
 
@@ -93,7 +94,7 @@ def test_a_fetch_that_cannot_be_answered_does_not_keep_others_from_it() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, _context: None)
         second, third = asyncio.Event(), asyncio.Event()
-        woken = WokenFetches()
+        woken = WokenFetches(Containment())
         for answer in (lambda: 1 // 0, second.set, third.set):
             woken.add(cast(quick_fetch.FollowerFetch, Fetch(answer)))
         await asyncio.wait_for(second.wait(), 10)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.ports import Part, Wire
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.containment import Cost
 from odradek.server.dispatch import Endpoint
 from odradek.server.promise import Promise
 from odradek.server.suspended import Suspended
@@ -200,8 +201,8 @@ class Answers(ABC):
     def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
         try:
             parts = endpoint.encode(response)
-        except Exception as error:
-            log.error("An answer could not be encoded; its connection is closed", exc_info=error)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._scope.node.containment.note(Cost.REQUEST, "its answer cannot be encoded", error)
             self.close()
             return []
         size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
@@ -236,14 +237,12 @@ class Answers(ABC):
             self._answer(endpoint, correlation_id, response)
 
     def _failure_answer(self, endpoint: Endpoint, error: BaseException) -> Message | None:
-        """The answer to a request that raised, if the protocol has one; else the connection or the node pays for it."""
-        if isinstance(error, AssertionError):
-            self._scope.node.fail(error)
-        elif isinstance(error, KafkaError):
-            if endpoint.error_answer is not None:
-                return endpoint.error_answer(error.code, str(error))
-            log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
-        else:
-            log.error("A request failed unexpectedly; its connection is closed", exc_info=error)
+        """The answer to a request that raised, if the protocol has one; else its connection is closed."""
+        if not isinstance(error, KafkaError):
+            self._scope.node.containment.note(Cost.REQUEST, f"from {self._wire.peer_host}", error)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if endpoint.error_answer is not None:
+            return endpoint.error_answer(error.code, str(error))
+        log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
         self.close()
         return None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.ports import Listening, Wire, WireOwner
+from odradek.server.containment import Cost
 from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.connection import LARGE_FRAME_BYTES, Connection
@@ -103,7 +104,8 @@ class Listener:
         idle_ms = self.scope.node.config.connections_max_idle_ms
         while True:
             await asyncio.sleep(max(idle_ms / _SWEEPS_PER_IDLE_TIME / 1000, 0.01))
-            self.scope.sweep(clock.monotonic_ms() - idle_ms)
+            with self.scope.node.containment.at_most(Cost.TASK, "looking for idle connections"):
+                self.scope.sweep(clock.monotonic_ms() - idle_ms)
 
 
 def _close_soon(wire: Wire) -> None:
