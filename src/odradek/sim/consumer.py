@@ -97,8 +97,9 @@ class Reader(Client):
         if not any(data.error_code for topic in response.responses for data in topic.partitions):
             self.cluster.trace.mark(OPERATION)
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        known = {(partition.topic, partition.index): partition for partition in self.partitions}
         return [
-            (Partition(names[topic.topic_id] if by_id else topic.topic, data.partition_index), data)
+            (known[names[topic.topic_id] if by_id else topic.topic, data.partition_index], data)
             for topic in response.responses
             for data in topic.partitions
         ]

@@ -11,12 +11,14 @@ from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.server.hosted import Hosted
+from odradek.sim import operators
 from odradek.sim.cluster import Cluster
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.group_member import GroupPlan, Ports
 from odradek.sim.groups import Crowd, observe, read_offsets
 from odradek.sim.history import Partition, ReplicaHolds, WatermarkSeen
 from odradek.sim.machine import Machine
+from odradek.sim.operators import OperatedTopics, Operator
 from odradek.sim.quorum import SETTLE_S
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderObserver, LeaderProducer
 from odradek.sim.replication_cluster import ALL_PARTITIONS, PARTITIONS, PLANS, REPLICAS, ReplicationCluster
@@ -56,6 +58,7 @@ STATES = (
     "batch lent to a follower",
     "classic group",
     "consumer group",
+    *operators.STATES,
 )
 """What a set of seeds must have met to prove anything about replication."""
 
@@ -66,6 +69,8 @@ RUN_S = 40.0
 """Within which faults begin."""
 MANY = 1_000_000
 LOOK_EVERY_S = 0.25
+OPERATED = 0.5
+"""How many of the seeds have an operator."""
 GROUPED = PLANS[0]
 GROUP_PACE = 3.0
 SETTINGS = {
@@ -98,14 +103,22 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
             consumer = LeaderConsumer(cluster, f"consumer-{number}", partitions=[partition])
             observer = LeaderObserver(cluster, f"observer-{number}", partitions=[partition])
             watching += [asyncio.create_task(consumer.run()), asyncio.create_task(observer.run())]
+        operated = OperatedTopics(cluster)
+        operator = Operator(cluster, client, faults, may_lose_power=power and not cluster.flushed)
+        serving = asyncio.create_task(operated.run())
+        steps = draw.randrange(6, 16) if draw.random() < OPERATED else 0
+        operating = asyncio.create_task(operator.run(steps))
         working = [asyncio.create_task(producer.run()) for producer in producers]
         coming = asyncio.create_task(crowd.run(draw.randrange(3, 6), longest_pause_s=16.0))
         await faults.run(draw.randrange(FEWEST_FAULTS, 8), RUN_S)
         await _play_on(cluster)
         for producer in producers:
             producer.finish()
-        await asyncio.gather(coming, *working)
+        await asyncio.gather(coming, operating, *working)
         await _settle(cluster)
+        serving.cancel()
+        await operated.finish()
+        await operator.settle(operated, patience_s=SETTLE_S)
         await crowd.settle(admin)
         for task in watching:
             task.cancel()
@@ -114,7 +127,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await read_offsets(cluster, admin, crowd, patient=True)
     for partition in PARTITIONS:
         await LastReader(cluster, partitions=[partition]).run()
-    for partition in ALL_PARTITIONS:
+    await operated.read()
+    for partition in (*ALL_PARTITIONS, *operated.partitions()):
         _note_contents(cluster, partition)
 
 

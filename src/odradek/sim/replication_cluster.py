@@ -67,7 +67,9 @@ class ReplicationCluster(QuorumCluster):
         self.flushed = power and random.Random(f"{seed}/flushed").random() < 0.4
         """Whether everything is synced before it counts, so that the power of all nodes may be lost at once."""
         properties = PROPERTIES | (FLUSHED if self.flushed else UNFLUSHED)
-        super().__init__(seed, History((*TOPICS, GROUPS.topic)), shapes=SHAPES, properties=properties)
+        super().__init__(
+            seed, History((*TOPICS, GROUPS.topic), synced=self.flushed), shapes=SHAPES, properties=properties
+        )
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""
         self.zombie_appends: dict[tuple[Partition, int, int], None] = {}
@@ -77,6 +79,11 @@ class ReplicationCluster(QuorumCluster):
             machine.make_node = functools.partial(ReplicatedNode, self, machine, self.members[name].node_id)
 
     # What the cluster has agreed on.
+
+    @property
+    def image(self) -> Image | None:
+        """The newest that any node has seen."""
+        return self._image
 
     def registration(self, partition: Partition) -> PartitionRegistration | None:
         """A partition as the newest image has it that any node has seen."""

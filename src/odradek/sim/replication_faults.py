@@ -103,6 +103,11 @@ class ReplicationFaults(QuorumFaults):
     def _machine_of(self, node_id: NodeId) -> Machine:
         return self._replicated.node_named(node_id)
 
+    async def strike_between(self) -> None:
+        """Between two steps of somebody else: a node that nobody has plans with is killed or restarted."""
+        if len(self._struck) < len(self._machines):
+            await self._draw.choice((self._kill, self._kill, self._restart))()
+
     # A replica comes into the ISR.
 
     async def strike_while_isr_grows(self) -> None:
