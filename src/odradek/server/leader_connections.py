@@ -34,7 +34,13 @@ class LeaderConnections:
         """The one in use first."""
 
     async def connection(self, number: int) -> Connection:
-        """The first or the second one, made if need be."""
+        """The first or the second one, made if need be.
+
+        That the first is gone costs the session of what is fetched over it. The second is made again: it is idle for
+        most of the time, and a leader closes such connections.
+        """
+        if number and len(self.opened) > number and self.opened[number].is_lost:
+            self.opened.pop(number).close()
         while len(self.opened) <= number:
             self.opened.append(await self._open())
         connection = self.opened[number]

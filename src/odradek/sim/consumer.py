@@ -24,7 +24,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.sim.cluster import Cluster
-from odradek.sim.history import Bounds, Partition, Read, Trimming
+from odradek.sim.history import Bounds, Partition, Read, TrimSent
 from odradek.sim.trace import OPERATION
 from odradek.sim.workload import BY_TOPIC_ID, PARTITIONS, Client, TryAgain
 
@@ -97,8 +97,9 @@ class Reader(Client):
         if not any(data.error_code for topic in response.responses for data in topic.partitions):
             self.cluster.trace.mark(OPERATION)
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        known = {(partition.topic, partition.index): partition for partition in self.partitions}
         return [
-            (Partition(names[topic.topic_id] if by_id else topic.topic, data.partition_index), data)
+            (known[names[topic.topic_id] if by_id else topic.topic, data.partition_index], data)
             for topic in response.responses
             for data in topic.partitions
         ]
@@ -186,7 +187,8 @@ class Observer(Reader):
         asked = DeleteRecordsPartition(partition_index=found.partition.index, offset=before)
         topic = DeleteRecordsTopic(name=found.partition.topic, partitions=[asked])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
-        self.cluster.history.add(Trimming(found.partition, before))
+        history = self.cluster.history
+        history.add(TrimSent(found.partition, len(history.events), before))
         response = await self.ask(request, DeleteRecordsResponse, 2)
         answer = response.topics[0].partitions[0]
         if not answer.error_code:

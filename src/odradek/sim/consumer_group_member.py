@@ -220,7 +220,8 @@ class ConsumerGroupMember(Member):
 
     async def _commit(self) -> None:
         partition = self.draw.choice(list(self._positions))
-        offset = self._positions[partition] = self._positions[partition] + self.draw.randrange(1, 10)
+        further = self._positions[partition] + self.draw.randrange(1, 10)
+        offset = self._positions[partition] = min(further, self.plan.records)
         name = self.note_commit({partition: offset})
         part = OffsetCommitRequestPartition(
             partition_index=partition.index, committed_offset=offset, committed_metadata=name

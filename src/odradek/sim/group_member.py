@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
@@ -36,6 +37,8 @@ class GroupPlan:
     topics: tuple[str, ...]
     pace: float = 1.0
     """How many times as long as usual members rest between what they do."""
+    records: int = sys.maxsize
+    """How many a partition has: members that commit without having read stop there, since others begin again beyond."""
 
 
 @value

@@ -124,7 +124,12 @@ def _plan(cluster: Cluster, number: int) -> GroupPlan:
     cluster.trace.mark(f"{protocol} group")
     topics = draw.choice((("orders",), ("clicks", "orders")))
     return GroupPlan(
-        f"group-{number}", protocol, draw.choice(CLASSIC_ASSIGNORS), draw.choice(CONSUMER_ASSIGNORS), topics
+        f"group-{number}",
+        protocol,
+        draw.choice(CLASSIC_ASSIGNORS),
+        draw.choice(CONSUMER_ASSIGNORS),
+        topics,
+        records=RECORDS,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from odradek.ids import Uuid
+from odradek.ids import Uuid, uuid_text
 from odradek.metadata.image import Image
 from odradek.values import value
 
@@ -14,16 +14,18 @@ KnownT = TypeVar("KnownT")
 
 @value
 class Partition:
-    """A topic's name and a partition's number."""
+    """A topic's name and a partition's number, and where several topics have that name in turn, its topic's id."""
 
     topic: str
     index: int
+    topic_id: Uuid | None = None
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.index}"
+        name = f"{self.topic}-{self.index}"
+        return name if self.topic_id is None else f"{name} of {uuid_text(self.topic_id)}"
 
     def __hash__(self) -> int:
-        return hash((self.topic, self.index))
+        return hash((self.topic, self.index, self.topic_id))
 
 
 GROUPS = Partition("__consumer_offsets", 0)
@@ -93,11 +95,24 @@ class Bounds:
 
 
 @value
-class Trimming:
-    """Somebody is about to have what is before an offset deleted; it may happen whatever the answer says."""
+class TrimSent:
+    """Somebody is about to ask that all before an offset be deleted."""
 
     partition: Partition
-    before_offset: int
+    number: int
+    before: int
+
+
+@value
+class TrimAnswered:
+    """The question was answered, one way or the other: nothing of it is under way any more."""
+
+    number: int
+
+
+@value
+class Unpromised:
+    """Stands in a history in the place of what clients heard of a partition that may lose it."""
 
 
 @value
@@ -345,15 +360,20 @@ QuorumEvent: TypeAlias = (
     LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | DiskLost | Restarted
-ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | Trimming
+ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | TrimSent | TrimAnswered | Unpromised
 Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
 
 
 class History:
-    """Events, and which topics promise to survive a power loss (those with flush.messages=1)."""
+    """Events, and which topics promise to survive a power loss (those with flush.messages=1).
 
-    def __init__(self, durable_topics: tuple[str, ...]) -> None:
+    What topics promise that are known by id changes while they are there: `checkers.promised` tells. Where `synced`, a
+    loss of power takes nothing from them either.
+    """
+
+    def __init__(self, durable_topics: tuple[str, ...], *, synced: bool = False) -> None:
         self.durable_topics = durable_topics
+        self.synced = synced
         self.events: list[Event] = []
 
     def add(self, event: Event) -> None:
@@ -361,7 +381,8 @@ class History:
 
     def may_lose(self, partition: Partition, event: Event) -> bool:
         """Whether this event may have taken records of the partition that were there before."""
-        return isinstance(event, PowerLost) and partition.topic not in self.durable_topics
+        durable = partition.topic_id is not None or partition.topic in self.durable_topics
+        return isinstance(event, PowerLost) and not durable
 
     def forget_lost(self, known: dict[Partition, KnownT], event: Event) -> None:
         """Drop what is known of partitions that may have lost something by this event."""

@@ -11,6 +11,7 @@ from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.server.hosted import Hosted
+from odradek.sim import operators
 from odradek.sim.cluster import Cluster
 from odradek.sim.directory_changes import STATES as DIRECTORY_STATES
 from odradek.sim.entropy import SimulatedEntropy
@@ -18,6 +19,7 @@ from odradek.sim.group_member import GroupPlan, Ports
 from odradek.sim.groups import Crowd, observe, read_offsets
 from odradek.sim.history import Partition, ReplicaHolds, WatermarkSeen
 from odradek.sim.machine import Machine
+from odradek.sim.operators import OperatedTopics, Operator
 from odradek.sim.quorum import SETTLE_S
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderObserver, LeaderProducer
 from odradek.sim.replication_cluster import ALL_PARTITIONS, PARTITIONS, PLANS, REPLICAS, ReplicationCluster
@@ -60,6 +62,7 @@ STATES = (
     "voter lost its disk",
     "voter without its disk struck again",
     *DIRECTORY_STATES,
+    *operators.STATES,
 )
 """What a set of seeds must have met to prove anything about replication."""
 
@@ -102,14 +105,22 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
             consumer = LeaderConsumer(cluster, f"consumer-{number}", partitions=[partition])
             observer = LeaderObserver(cluster, f"observer-{number}", partitions=[partition])
             watching += [asyncio.create_task(consumer.run()), asyncio.create_task(observer.run())]
+        operated = OperatedTopics(cluster)
+        operator = Operator(cluster, client, faults, may_lose_power=power and not cluster.flushed)
+        serving = asyncio.create_task(operated.run())
+        steps = draw.randrange(6, 16) if cluster.is_operated else 0
+        operating = asyncio.create_task(operator.run(steps))
         working = [asyncio.create_task(producer.run()) for producer in producers]
         coming = asyncio.create_task(crowd.run(draw.randrange(3, 6), longest_pause_s=16.0))
         await faults.run(draw.randrange(FEWEST_FAULTS, 8), RUN_S)
         await _play_on(cluster)
         for producer in producers:
             producer.finish()
-        await asyncio.gather(coming, *working)
+        await asyncio.gather(coming, operating, *working)
         await _settle(cluster)
+        serving.cancel()
+        await operated.finish()
+        await operator.settle(operated, patience_s=SETTLE_S)
         await crowd.settle(admin)
         for task in watching:
             task.cancel()
@@ -118,7 +129,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await read_offsets(cluster, admin, crowd, patient=True)
     for partition in PARTITIONS:
         await LastReader(cluster, partitions=[partition]).run()
-    for partition in ALL_PARTITIONS:
+    await operated.read()
+    for partition in (*ALL_PARTITIONS, *operated.partitions()):
         _note_contents(cluster, partition)
 
 

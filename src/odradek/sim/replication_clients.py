@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.ids import ZERO_UUID
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.sim.consumer import Consumer, FinalReader, Observer
@@ -30,7 +31,8 @@ class AtLeader(Client):
         connection = await self.connect(*self.draw.choice(brokers))
         try:
             wanted = self.wanted
-            topics = [MetadataRequestTopic(name=wanted.topic)]
+            name = wanted.topic if wanted.topic_id is None else None
+            topics = [MetadataRequestTopic(name=name, topic_id=wanted.topic_id or ZERO_UUID)]
             request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
             response = await self.wait(connection.ask(request, MetadataResponse, 12))
         finally:

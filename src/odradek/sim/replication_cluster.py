@@ -61,6 +61,9 @@ UNFLUSHED = {"log.flush.interval.ms": str((1 << 63) - 1)}
 TWO_DIRECTORIES = 0.4
 """How many clusters have brokers with two log directories."""
 
+OPERATED = 0.8
+"""Of the other clusters."""
+
 OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
 
 
@@ -75,7 +78,11 @@ class ReplicationCluster(QuorumCluster):
         """Whether its brokers have two log directories, to which operators do something."""
         if self.two_directories:
             properties |= {"log.dirs": LOG_DIRS}
-        super().__init__(seed, History((*TOPICS, GROUPS.topic)), shapes=SHAPES, properties=properties)
+        self.is_operated = not self.two_directories and random.Random(f"{seed}/operated").random() < OPERATED
+        """Whether an operator changes topics. Checkers cannot tell yet what these keep when a disk is lost as well."""
+        super().__init__(
+            seed, History((*TOPICS, GROUPS.topic), synced=self.flushed), shapes=SHAPES, properties=properties
+        )
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""
         self.zombie_appends: dict[tuple[Partition, int, int], None] = {}
@@ -85,6 +92,11 @@ class ReplicationCluster(QuorumCluster):
             machine.make_node = functools.partial(ReplicatedNode, self, machine, self.members[name].node_id)
 
     # What the cluster has agreed on.
+
+    @property
+    def image(self) -> Image | None:
+        """The newest that any node has seen."""
+        return self._image
 
     def registration(self, partition: Partition) -> PartitionRegistration | None:
         """A partition as the newest image has it that any node has seen."""

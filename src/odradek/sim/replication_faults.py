@@ -118,7 +118,7 @@ class ReplicationFaults(QuorumFaults):
         return self._replicated.leads_quorum(machine)
 
     def may_lose_disk(self, machine: Machine) -> bool:
-        if not self._replicated.may_lose_disk(machine):
+        if self._replicated.is_operated or not self._replicated.may_lose_disk(machine):
             return False
         return not self._replicated.members[machine.name].is_broker or self._may_lose_replicas(machine)
 
@@ -143,6 +143,11 @@ class ReplicationFaults(QuorumFaults):
 
     def _machine_of(self, node_id: NodeId) -> Machine:
         return self._replicated.node_named(node_id)
+
+    async def strike_between(self) -> None:
+        """Between two steps of somebody else: a node that nobody has plans with is killed or restarted."""
+        if len(self._struck) < len(self._machines):
+            await self._draw.choice((self._kill, self._kill, self._restart))()
 
     # A replica comes into the ISR.
 

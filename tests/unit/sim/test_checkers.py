@@ -31,7 +31,7 @@ from odradek.sim.history import (
     ReplicaHolds,
     Restarted,
     Sent,
-    Trimming,
+    TrimSent,
     WatermarkSeen,
 )
 
@@ -67,6 +67,7 @@ def test_a_good_history_breaks_nothing() -> None:
         acknowledged(0, 0),
         Read("consumer", PLAIN, 0, (record(0),)),
         ProcessCrashed(),
+        Sent("p", PLAIN, (record(1),), False),
         acknowledged(1, 1),
         *final(PLAIN, record(0), record(1)),
     )
@@ -171,7 +172,7 @@ def test_a_group_goes_back_only_where_records_after_its_offset_were_deleted() ->
     assert offsets_forward.check(history(committed(5), committed(130), told(130))) == []
     back = ["g: plain-0 went back from 130 to 97"]
     assert offsets_forward.check(history(committed(130), committed(97), told(97))) == back
-    assert offsets_forward.check(history(committed(130), Trimming(PLAIN, 130), committed(97), told(97))) == back
-    overtaken = history(committed(130), Trimming(PLAIN, 145), committed(97), told(97))
+    assert offsets_forward.check(history(committed(130), TrimSent(PLAIN, 1, 130), committed(97), told(97))) == back
+    overtaken = history(committed(130), TrimSent(PLAIN, 1, 145), committed(97), told(97))
     assert offsets_forward.check(overtaken) == []
-    assert offsets_forward.check(history(committed(130), Trimming(PLAIN, 145), told(97))) == back
+    assert offsets_forward.check(history(committed(130), TrimSent(PLAIN, 1, 145), told(97))) == back

@@ -27,13 +27,16 @@ from odradek.sim.checkers import (
     producer_order,
     producer_state,
     quorum_settles,
+    read_was_sent,
     rebalances_end,
     replicas_same,
     same_record,
     seen_stays,
+    start_explained,
     unfenced_knows_itself,
     watermark_forward,
 )
+from odradek.sim.checkers.promised import promised
 from odradek.sim.history import ClientEvent, Event, GroupEvent, History, QuorumEvent, ReplicaEvent
 
 Checker: TypeAlias = Callable[[History], list[str]]
@@ -49,6 +52,8 @@ _OF: tuple[tuple[tuple[type[Event], ...], tuple[Checker, ...]], ...] = (
             seen_stays.check,
             log_end.check,
             ends_forward.check,
+            read_was_sent.check,
+            start_explained.check,
         ),
     ),
     (
@@ -79,6 +84,7 @@ ALL: tuple[Checker, ...] = tuple(checker for _, checkers in _OF for checker in c
 
 def check(history: History) -> list[str]:
     """Every broken promise, in words."""
+    history = promised(history)
     happened = set(map(type, history.events))
     return [
         broken

@@ -5,7 +5,7 @@ A process crash takes nothing that was acknowledged; a power loss may, except in
 
 from __future__ import annotations
 
-from odradek.sim.checkers.final import final_logs, final_starts
+from odradek.sim.checkers.final import final_logs, final_starts, was_deleted
 from odradek.sim.history import Acknowledged, History, Partition
 
 
@@ -24,13 +24,15 @@ def check(history: History) -> list[str]:
     starts = final_starts(history)
     broken = []
     for partition, records in owed.items():
+        if was_deleted(partition, starts):
+            continue
         log = logs.get(partition, {})
         for offset, record in records.items():
             if offset >= starts.get(partition, 0) and log.get(offset) != record:
                 broken.append(f"{partition}: {record[:24]!r} was acknowledged at {offset} and is not there")
     for partition, anywhere in owed_somewhere.items():
         present = set(logs.get(partition, {}).values())
-        if not starts.get(partition, 0):
+        if not starts.get(partition, 0) and not was_deleted(partition, starts):
             broken += [
                 f"{partition}: {record[:24]!r} was acknowledged and is nowhere"
                 for record in anywhere

@@ -20,3 +20,8 @@ def final_starts(history: History) -> dict[Partition, int]:
     return {
         event.partition: event.log_start_offset for event in history.events if isinstance(event, Bounds) and event.final
     }
+
+
+def was_deleted(partition: Partition, starts: dict[Partition, int]) -> bool:
+    """Whether its topic, which is known by id, is not there in the end: then it owes nothing any more."""
+    return partition.topic_id is not None and partition not in starts

@@ -7,7 +7,7 @@ deletion of records: it begins again where the log begins, and nodes that were k
 
 from __future__ import annotations
 
-from odradek.sim.history import GROUPS, CommitAcknowledged, History, OffsetRead, Partition, Trimming
+from odradek.sim.history import GROUPS, CommitAcknowledged, History, OffsetRead, Partition, TrimSent
 
 
 def check(history: History) -> list[str]:
@@ -17,8 +17,8 @@ def check(history: History) -> list[str]:
     for index, event in enumerate(history.events):
         if history.may_lose(GROUPS, event):
             furthest.clear()
-        elif isinstance(event, Trimming):
-            trimmed[event.partition] = max(event.before_offset, trimmed.get(event.partition, 0))
+        elif isinstance(event, TrimSent):
+            trimmed[event.partition] = max(event.before, trimmed.get(event.partition, 0))
         elif isinstance(event, CommitAcknowledged | OffsetRead):
             known = furthest.setdefault((event.group, event.partition), [])
             if isinstance(event, OffsetRead):

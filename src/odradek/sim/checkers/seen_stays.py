@@ -5,7 +5,7 @@ In topics that flush every message, the same holds for a loss of power.
 
 from __future__ import annotations
 
-from odradek.sim.checkers.final import final_logs, final_starts
+from odradek.sim.checkers.final import final_logs, final_starts, was_deleted
 from odradek.sim.history import History, Partition, Read
 
 
@@ -21,5 +21,7 @@ def check(history: History) -> list[str]:
         f"{partition}: {record[:24]!r} was read at {offset} and is not there"
         for partition, records in seen.items()
         for offset, record in records.items()
-        if offset >= starts.get(partition, 0) and logs.get(partition, {}).get(offset) != record
+        if not was_deleted(partition, starts)
+        and offset >= starts.get(partition, 0)
+        and logs.get(partition, {}).get(offset) != record
     ]
