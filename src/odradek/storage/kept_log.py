@@ -35,7 +35,6 @@ class KeptLog:
         "_max_message_bytes",
         "_max_plain_bytes",
         "_max_timestamp_ahead_ms",
-        "_roll_jitter_ms",
         "_segment_bytes",
         "_segments",
         "_snapshot_offset",
@@ -87,8 +86,8 @@ class KeptLog:
         self._last_flush_ms = now_ms
         self._flushed_once = recovery_point > 0  # Then an earlier life has synced what is written but once.
         self._draw = draw
-        self._roll_jitter_ms = 0
         self.config = config
+        self._draw_roll_jitter()
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self.high_watermark = self.log_start_offset
         self._place_high_watermark(self.log_start_offset if high_watermark is None else high_watermark)
@@ -102,7 +101,7 @@ class KeptLog:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        """What every append compares with is kept ready."""
+        """What every append compares with is kept ready; `segment.ms` counts for the active segment, too."""
         self._config = config
         self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
@@ -115,8 +114,7 @@ class KeptLog:
         self.flushes_on_append = config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         plain = self._verbatim[Origin.CLIENT] and not self.flushes_on_append
         self._max_plain_bytes = config.max_message_bytes if plain else 0
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        self._roll_jitter_ms = self._draw(jitter) if jitter > 0 else 0
+        self._set_roll_timestamp(self._segments.active.rolls_from_ms)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -157,6 +155,7 @@ class KeptLog:
         if base_offset != self._segments.active.base_offset:
             self._write_snapshot()
             self._segments.start(base_offset, self._config, now_ms)
+            self._draw_roll_jitter()
 
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
@@ -178,6 +177,7 @@ class KeptLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next batch gets this offset."""
         self._segments.start_over(offset, self._config, self._told_ms)
+        self._draw_roll_jitter()
         self.log_end_offset = self.log_start_offset = Offset(offset)
         self.leader_epochs.clear()
         self._after_truncation()
@@ -297,16 +297,25 @@ class KeptLog:
             self.roll(now_ms, at_offset)
         return self._segments.active
 
+    def _draw_roll_jitter(self) -> None:
+        """Once for each segment, as Kafka does: another `segment.jitter.ms` counts from the next one on."""
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._segments.active.roll_jitter_ms = self._draw(jitter_ms) if jitter_ms > 0 else 0
+
     def _set_roll_timestamp(self, first_timestamp: int) -> None:
+        """The active segment's first batch is of this time, if it has one."""
+        active = self._segments.active
+        active.rolls_from_ms = first_timestamp
         if first_timestamp >= 0:
-            jitter_ms = self._roll_jitter_ms
-            self._segments.active.roll_timestamp = first_timestamp + self._config.segment_ms - jitter_ms
+            active.roll_timestamp = first_timestamp + self._config.segment_ms - active.roll_jitter_ms
+        else:
+            active.roll_timestamp = LONG_MAX
 
     def _is_time_to_roll(self, now_ms: int) -> bool:
         active = self._segments.active
         if active.roll_timestamp != LONG_MAX:
             return now_ms > active.roll_timestamp
-        return now_ms - active.created_ms > self._config.segment_ms - self._roll_jitter_ms
+        return now_ms - active.created_ms > self._config.segment_ms - active.roll_jitter_ms
 
     def _place_high_watermark(self, offset: int) -> None:
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
@@ -334,7 +343,6 @@ class KeptLog:
             log_start_offset=self.log_start_offset,
             now_ms=self._told_ms,
         )
-        self._segments.active.roll_timestamp = LONG_MAX
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self._place_high_watermark(min(self.high_watermark, self.log_end_offset))
 
