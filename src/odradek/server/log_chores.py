@@ -23,11 +23,13 @@ class LogChores:
         for hosted in list(self._replicas):
             partition_log = hosted.partition.log
             before = partition_log.log_start_offset
-            try:
-                partition_log.maybe_roll(now_ms)
-                partition_log.apply_retention(now_ms)
-            except OSError as failure:
-                self._replicas.directory_error(hosted.directory, failure)
+            # Each for itself: on a full disk there is no room to roll, and there will be if old segments go.
+            for chore in (partition_log.maybe_roll, partition_log.apply_retention):
+                try:
+                    if hosted.directory.online:
+                        chore(now_ms)
+                except OSError as failure:
+                    self._replicas.directory_error(hosted.directory, failure)
             if partition_log.log_start_offset != before:
                 hosted.tell_all(0)
 

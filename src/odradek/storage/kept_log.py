@@ -7,6 +7,7 @@ by retention, brought to the device and closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from odradek.ids import LeaderEpoch, Offset, Uuid
 from odradek.ports import DISK_FULL, Disk
@@ -205,7 +206,7 @@ class KeptLog:
             now_ms=now_ms,
         )
         if count == len(self.segments):
-            self.roll(now_ms)
+            self._roll_what_goes(now_ms)
         if count:
             self._segments.drop_first(count, deadline_ms=now_ms + self._config.file_delete_delay_ms)
             if self._segments.first_offset > self.log_start_offset:
@@ -297,6 +298,21 @@ class KeptLog:
             self.roll(now_ms, at_offset)
         return self._segments.active
 
+    def _roll_what_goes(self, now_ms: int) -> None:
+        """Start an empty segment behind one that is about to be deleted, also where there is no room for what is
+        written about it: it is the deletion that will make some.
+
+        Indexes of what goes are of no use to anybody. The producers' state is written by the next roll, or at the end;
+        a crash before that forgets producers whose batches have all expired.
+        """
+        try:
+            self.roll(now_ms)
+        except OSError as failure:
+            if failure.errno not in DISK_FULL:
+                raise
+            self._segments.start(self.log_end_offset, self._config, now_ms, with_indexes=False)
+            self._draw_roll_jitter()
+
     def _draw_roll_jitter(self) -> None:
         """Once for each segment, as Kafka does: another `segment.jitter.ms` counts from the next one on."""
         jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
@@ -350,5 +366,10 @@ class KeptLog:
         """Keep the producers' state as of the end of the log, unless it is on disk already."""
         if self.log_end_offset > self._snapshot_offset:
             path = snapshot_path(self.directory, self.log_end_offset)
-            self._disk.write_file(path, self.producers.snapshot())
+            try:
+                self._disk.write_file(path, self.producers.snapshot())
+            except OSError:
+                with suppress(OSError):  # Half of it is of no use, and takes what room there is.
+                    self._disk.unlink(path)
+                raise
             self._snapshot_offset = self.log_end_offset
