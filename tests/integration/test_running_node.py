@@ -7,10 +7,13 @@ import itertools
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer, TopicPartition
 
 from odradek.testing import RunningNode, running_node
@@ -144,3 +147,25 @@ def test_the_environment_of_the_tests_is_not_the_nodes(monkeypatch: pytest.Monke
         assert isinstance(node, SubprocessNode)
         assert f"127.0.0.1:{node.port}" in node.output()
         assert node.pid > 0
+
+
+def test_a_lower_segment_ms_lets_expired_data_go_while_others_still_come() -> None:
+    properties = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
+    with running_node(properties=properties) as node:
+        produce(node, b"old")
+        admin = AdminClient({"bootstrap.servers": node.bootstrap_servers})
+        for key, value in (("retention.ms", "1500"), ("segment.ms", "500")):
+            entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            changed = admin.incremental_alter_configs(
+                [ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])]
+            )
+            for each in changed.values():
+                each.result(20)
+        reader = Consumer({"bootstrap.servers": node.bootstrap_servers, "group.id": "g"})
+        producer = Producer({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+        deadline = time.monotonic() + 20
+        while reader.get_watermark_offsets(ConfluentPartition("t", 0), timeout=10)[0] == 0:
+            assert time.monotonic() < deadline, "the first record is still there"
+            producer.produce("t", b"new")  # So the segment as a whole never expires, unless it is rolled.
+            assert producer.flush(20) == 0
+        reader.close()

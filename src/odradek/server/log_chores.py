@@ -24,18 +24,16 @@ class LogChores:
         """Let old segments go; their files stay for those who still read them."""
         now_ms = self._clock.now_ms()
         for hosted in list(self._replicas):
+            partition_log = hosted.partition.log
+            before = partition_log.log_start_offset
+            # Each for itself: on a full disk there is no room to roll, and there will be if old segments go.
+            for chore in (partition_log.maybe_roll, partition_log.apply_retention):
+                with self._minding(hosted.directory, Cost.PARTITION, hosted):
+                    if hosted.directory.online:
+                        chore(now_ms)
             with self._minding(hosted.directory, Cost.PARTITION, hosted):
-                self._retain(hosted, now_ms)
-
-    def _retain(self, hosted: Hosted, now_ms: int) -> None:
-        partition_log = hosted.partition.log
-        before = partition_log.log_start_offset
-        try:
-            partition_log.maybe_roll(now_ms)
-            partition_log.apply_retention(now_ms)
-        finally:
-            if partition_log.log_start_offset != before:
-                hosted.tell_all(0)
+                if partition_log.log_start_offset != before:
+                    hosted.tell_all(0)
 
     async def remove_deleted(self) -> None:
         """Remove the files of segments and topics that went long enough ago."""

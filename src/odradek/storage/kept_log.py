@@ -7,6 +7,7 @@ by retention, brought to the device and closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from odradek.ids import LeaderEpoch, Offset, Uuid
 from odradek.ports import DISK_FULL, Disk
@@ -35,7 +36,6 @@ class KeptLog:
         "_max_message_bytes",
         "_max_plain_bytes",
         "_max_timestamp_ahead_ms",
-        "_roll_jitter_ms",
         "_segment_bytes",
         "_segments",
         "_snapshot_offset",
@@ -87,8 +87,8 @@ class KeptLog:
         self._last_flush_ms = now_ms
         self._flushed_once = recovery_point > 0  # Then an earlier life has synced what is written but once.
         self._draw = draw
-        self._roll_jitter_ms = 0
         self.config = config
+        self._draw_roll_jitter()
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self.high_watermark = self.log_start_offset
         self._place_high_watermark(self.log_start_offset if high_watermark is None else high_watermark)
@@ -102,7 +102,7 @@ class KeptLog:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        """What every append compares with is kept ready."""
+        """What every append compares with is kept ready; `segment.ms` counts for the active segment, too."""
         self._config = config
         self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
@@ -115,8 +115,7 @@ class KeptLog:
         self.flushes_on_append = config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         plain = self._verbatim[Origin.CLIENT] and not self.flushes_on_append
         self._max_plain_bytes = config.max_message_bytes if plain else 0
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        self._roll_jitter_ms = self._draw(jitter) if jitter > 0 else 0
+        self._set_roll_timestamp(self._segments.active.rolls_from_ms)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -157,6 +156,7 @@ class KeptLog:
         if base_offset != self._segments.active.base_offset:
             self._write_snapshot()
             self._segments.start(base_offset, self._config, now_ms)
+            self._draw_roll_jitter()
 
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from this offset on; whether there was anything."""
@@ -178,6 +178,7 @@ class KeptLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next batch gets this offset."""
         self._segments.start_over(offset, self._config, self._told_ms)
+        self._draw_roll_jitter()
         self.log_end_offset = self.log_start_offset = Offset(offset)
         self.leader_epochs.clear()
         self._after_truncation()
@@ -205,7 +206,7 @@ class KeptLog:
             now_ms=now_ms,
         )
         if count == len(self.segments):
-            self.roll(now_ms)
+            self._roll_what_goes(now_ms)
         if count:
             self._segments.drop_first(count, deadline_ms=now_ms + self._config.file_delete_delay_ms)
             if self._segments.first_offset > self.log_start_offset:
@@ -297,16 +298,40 @@ class KeptLog:
             self.roll(now_ms, at_offset)
         return self._segments.active
 
+    def _roll_what_goes(self, now_ms: int) -> None:
+        """Start an empty segment behind one that is about to be deleted, also where there is no room for what is
+        written about it: it is the deletion that will make some.
+
+        Indexes of what goes are of no use to anybody. The producers' state is written by the next roll, or at the end;
+        a crash before that forgets producers whose batches have all expired.
+        """
+        try:
+            self.roll(now_ms)
+        except OSError as failure:
+            if failure.errno not in DISK_FULL:
+                raise
+            self._segments.start(self.log_end_offset, self._config, now_ms, with_indexes=False)
+            self._draw_roll_jitter()
+
+    def _draw_roll_jitter(self) -> None:
+        """Once for each segment, as Kafka does: another `segment.jitter.ms` counts from the next one on."""
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._segments.active.roll_jitter_ms = self._draw(jitter_ms) if jitter_ms > 0 else 0
+
     def _set_roll_timestamp(self, first_timestamp: int) -> None:
+        """The active segment's first batch is of this time, if it has one."""
+        active = self._segments.active
+        active.rolls_from_ms = first_timestamp
         if first_timestamp >= 0:
-            jitter_ms = self._roll_jitter_ms
-            self._segments.active.roll_timestamp = first_timestamp + self._config.segment_ms - jitter_ms
+            active.roll_timestamp = first_timestamp + self._config.segment_ms - active.roll_jitter_ms
+        else:
+            active.roll_timestamp = LONG_MAX
 
     def _is_time_to_roll(self, now_ms: int) -> bool:
         active = self._segments.active
         if active.roll_timestamp != LONG_MAX:
             return now_ms > active.roll_timestamp
-        return now_ms - active.created_ms > self._config.segment_ms - self._roll_jitter_ms
+        return now_ms - active.created_ms > self._config.segment_ms - active.roll_jitter_ms
 
     def _place_high_watermark(self, offset: int) -> None:
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
@@ -334,7 +359,6 @@ class KeptLog:
             log_start_offset=self.log_start_offset,
             now_ms=self._told_ms,
         )
-        self._segments.active.roll_timestamp = LONG_MAX
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self._place_high_watermark(min(self.high_watermark, self.log_end_offset))
 
@@ -342,5 +366,10 @@ class KeptLog:
         """Keep the producers' state as of the end of the log, unless it is on disk already."""
         if self.log_end_offset > self._snapshot_offset:
             path = snapshot_path(self.directory, self.log_end_offset)
-            self._disk.write_file(path, self.producers.snapshot())
+            try:
+                self._disk.write_file(path, self.producers.snapshot())
+            except OSError:
+                with suppress(OSError):  # Half of it is of no use, and takes what room there is.
+                    self._disk.unlink(path)
+                raise
             self._snapshot_offset = self.log_end_offset

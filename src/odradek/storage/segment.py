@@ -73,7 +73,9 @@ class Segment:
         "last_indexable_offset",
         "max_timestamp",
         "max_timestamp_offset",
+        "roll_jitter_ms",
         "roll_timestamp",
+        "rolls_from_ms",
         "size",
         "txn_index",
     )
@@ -92,6 +94,10 @@ class Segment:
         self._reserved_size = RESERVED_FROM_BYTES
         """Up to where it may grow without a thought of room."""
         self.deleted = False
+        self.rolls_from_ms: int = NO_TIMESTAMP
+        """The timestamp of its first batch, from which `segment.ms` counts; -1 while it is empty, or not active."""
+        self.roll_jitter_ms = 0
+        """How much sooner than others of the same settings it is rolled."""
         self.roll_timestamp = LONG_MAX
         """A batch later than this starts a new segment; not known while this one is empty."""
         self.max_timestamp = NO_TIMESTAMP

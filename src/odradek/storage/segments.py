@@ -84,14 +84,16 @@ class Segments:
             number += 1  # A gap reaches to the end of the segment.
         return None
 
-    def start(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
-        """Seal the active segment and make an empty one after it."""
+    def start(self, base_offset: int, config: LogConfig, now_ms: int, *, with_indexes: bool = True) -> None:
+        """Seal the active segment and make an empty one after it; `with_indexes` unless it is deleted next."""
         segment = Segment(self._disk, self._directory, base_offset, size=0, now_ms=now_ms, config=config)
         self.active.give_back_room()
         # The indexes come first: a disk that is full must not leave the file of a segment that never began.
-        self.active.maybe_write_indexes()
+        if with_indexes:
+            self.active.maybe_write_indexes()
         segment.create()
-        self.active.use_index_files()
+        if with_indexes:
+            self.active.use_index_files()
         self._sealed_bytes += self.active.size
         self._add(segment)
 

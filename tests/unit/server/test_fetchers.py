@@ -18,7 +18,7 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.protocol.messages.list_offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.replication import follower
 from odradek.server.containment import Cost
 from odradek.sim.disk import SimulatedFile
@@ -245,6 +245,24 @@ def test_a_follower_starts_over_where_its_leader_starts() -> None:
         await rig.until(lambda: log.log_start_offset == 8)
         assert await rig.content(2, "t") == await rig.content(1, "t")
         assert log.log_end_offset == 16
+
+    rig.run(story)
+
+
+def test_a_second_connection_that_the_leader_has_closed_is_made_again() -> None:
+    """It is idle until a follower has to find its place, and would never find it. Seed 20 of replication found this."""
+    rig = ReplicaRig(2)
+
+    async def story() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.produce(1, "t", b"a")
+        hosted = rig.hosted(2, "t")
+        connections = rig.brokers[2].fetchers._by_leader[NodeId(1)]._leader
+        epoch = hosted.partition.state.leader_epoch
+        assert await connections.list_offset(hosted, LATEST, epoch) == 1
+        connections.opened[1].close()
+        assert await connections.list_offset(hosted, LATEST, epoch) == 1
+        assert len(connections.opened) == 2
 
     rig.run(story)
 

@@ -36,6 +36,25 @@ def test_retention_deletes_what_is_old_and_tells_those_who_wait() -> None:
     rig.run(test)
 
 
+def test_old_segments_go_from_a_full_disk_where_there_is_no_room_to_roll() -> None:
+    rig = Rig(properties={"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "0"})
+
+    async def test() -> None:
+        (hosted,) = await rig.create_topic("t", 1, {"retention.ms": "5000", "segment.ms": "2000"})
+        client = rig.connect()
+        log = hosted.partition.log
+        await client.ask(produce("t", b"old", timestamp=rig.clock.now_ms()), 9)
+        log.roll(rig.clock.now_ms())
+        await client.ask(produce("t", b"new", timestamp=rig.clock.now_ms() + 3_000), 9)
+        rig.device.capacity = rig.device.used
+        await asyncio.sleep(7)
+        assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+        assert hosted.directory.online
+        rig.device.capacity = 1 << 40
+
+    rig.run(test)
+
+
 def test_checkpoints_are_written_as_their_intervals_say() -> None:
     rig = Rig(
         properties={

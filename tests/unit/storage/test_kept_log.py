@@ -57,6 +57,39 @@ def test_segments_roll_by_the_batches_timestamps() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_segment_ms_counts_for_the_active_segment(restarted: bool) -> None:
+    machine = Machine()
+    log = open_log(machine.disk, LogConfig(segment_ms=10_000))
+    append(log, b"first", timestamp=NOW_MS)
+    if restarted:
+        log.close()
+        log = open_log(machine.disk, LogConfig(segment_ms=10_000), clean=True)
+    log.config = LogConfig(segment_ms=20_000)
+    append(log, b"same", timestamp=NOW_MS + 15_000)
+    assert len(log.segments) == 1, "raised"
+    log.config = LogConfig(segment_ms=1_000)
+    assert not log.maybe_roll(NOW_MS + 1_000)
+    append(log, b"next", timestamp=NOW_MS + 15_001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2], "lowered"
+    log.config = LogConfig(segment_ms=500)
+    assert not log.maybe_roll(NOW_MS + 15_501)
+    assert log.maybe_roll(NOW_MS + 15_502)
+
+
+def test_each_segment_draws_its_own_jitter_and_keeps_it() -> None:
+    drawn = iter([100, 200, 300])
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=500)
+    log = open_log(Machine().disk, config, draw=lambda bound: next(drawn))
+    append(log, b"first", timestamp=NOW_MS)
+    log.config = LogConfig(segment_ms=2000, segment_jitter_ms=500)
+    assert not log.maybe_roll(NOW_MS + 1900)
+    assert log.maybe_roll(NOW_MS + 1901)
+    append(log, b"second", timestamp=NOW_MS)
+    assert not log.maybe_roll(NOW_MS + 1800)
+    assert log.maybe_roll(NOW_MS + 1801)
+
+
 def test_segments_roll_when_the_index_is_full() -> None:
     log = open_log(Machine().disk, LogConfig(index_interval_bytes=0, segment_index_bytes=24))
     for number in range(5):

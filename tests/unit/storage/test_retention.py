@@ -17,6 +17,7 @@ from tests.unit.storage.worlds import (
     values,
 )
 
+from odradek.sim.loop import Crashed
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
 
@@ -119,3 +120,53 @@ def test_snapshots_go_with_their_segments() -> None:
     assert [name for name in machine.disk.list(DIRECTORY) if name.endswith("snapshot")] == [
         "00000000000000000004.snapshot"
     ]
+
+
+@pytest.mark.parametrize("kept", ["none", "the newest"])
+@pytest.mark.parametrize("segments", [1, 3])
+def test_it_frees_a_disk_that_is_full_to_the_last_byte(segments: int, kept: str) -> None:
+    for free in range(120):
+        machine = Machine()
+        config = LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0, retention_ms=1000, file_delete_delay_ms=0)
+        log = open_log(machine.disk, config)
+        for number in range(3 * segments):
+            append(log, b"%d" % number, timestamp=NOW_MS, producer_id=7, producer_epoch=0, base_sequence=number)
+        if kept == "the newest":
+            append(log, b"new", timestamp=NOW_MS + 2000)
+        end = log.log_end_offset
+        log.advance_high_watermark(end)
+        machine.device.capacity = machine.device.used + free
+        assert log.apply_retention(NOW_MS + 1001) == segments, f"with {free} bytes free"
+        log.purge_deleted(NOW_MS + 1001)
+        assert machine.device.capacity - machine.device.used >= segments * 3 * SIZE
+        assert log.log_start_offset == 3 * segments
+        assert log.size_bytes == (0 if kept == "none" else len(batch_of(b"new")))
+        append(log, b"again", timestamp=NOW_MS + 2000)
+        again = open_log(machine.crash("process"), config, high_watermark=end)
+        assert values(read_all(again)) == ([b"again"] if kept == "none" else [b"new", b"again"])
+        assert (again.log_start_offset, again.log_end_offset) == (3 * segments, end + 1)
+
+
+def test_a_crash_between_the_new_segment_and_the_deletion_on_a_full_disk_loses_no_offset() -> None:
+    machine = Machine()
+    config = LogConfig(retention_ms=1000)
+    log = open_log(machine.disk, config)
+    append(log, b"old", timestamp=NOW_MS)
+    log.advance_high_watermark(1)
+    machine.device.capacity = machine.device.used
+    machine.device.on_change = lambda path, length: 0 if path.endswith("00000000000000000000.log") else None
+    with pytest.raises(Crashed):
+        log.apply_retention(NOW_MS + 1001)
+    machine.device.capacity = 1 << 40  # The segment gets its indexes now: without room its partition waits for some.
+    again = open_log(machine.crash("process"), config, high_watermark=1)
+    assert again.log_end_offset == 1
+
+
+def test_half_a_snapshot_is_not_left_on_a_full_disk() -> None:
+    machine = Machine()
+    log = open_log(machine.disk)
+    append(log, b"x", producer_id=7, producer_epoch=0, base_sequence=0)
+    machine.device.capacity = machine.device.used + 3
+    with pytest.raises(OSError, match="No space left"):
+        log.roll(NOW_MS)
+    assert not [name for name in machine.disk.list(DIRECTORY) if name.endswith(".snapshot")]
