@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from odradek.ports import Clock
 from odradek.protocol.errors import KafkaError
 from odradek.server.containment import Cost
-from odradek.server.hosted import Hosted
 from odradek.server.replicas import Replicas
 from odradek.storage.directories import LogDirectory
 
