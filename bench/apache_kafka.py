@@ -72,4 +72,4 @@ def tool_run(main_class: str, *arguments: object, given: str = "", check: bool =
 @functools.cache
 def tool_host() -> ToolHost:
     """The JVM in which this process runs Kafka's tools."""
-    return ToolHost(maven.directory(KAFKA), loaded_anew=("kafka-tools-4", "kafka-shell-"))
+    return ToolHost(maven.directory(KAFKA), loaded_anew=("kafka-tools-4",))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.metadata.controller import configs, elections, reassignment
-from odradek.sim import operators, replication
+from odradek.metadata.controller import configs, reassignment
+from odradek.sim import operators, replication_cluster
 from odradek.sim.run import play
 from odradek.storage.directories import LogDirectory
 
@@ -26,7 +26,8 @@ def caught(*expected: str, steps: tuple[str, ...] = (), **options: Any) -> bool:
 
     with pytest.MonkeyPatch.context() as aiming:
         aiming.setattr(operators.Operator, "__init__", aimed)
-        aiming.setattr(replication, "OPERATED", 1.0)
+        aiming.setattr(replication_cluster, "OPERATED", 1.0)
+        aiming.setattr(replication_cluster, "TWO_DIRECTORIES", 0.0)
         return any(
             words in broken
             for seed in SEEDS
@@ -53,19 +54,6 @@ def test_a_redirected_move_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(reassignment, "_redirect", kept)
     assert caught("operated topics are not whole", *LOST, steps=("_redirect",))
-
-
-@pytest.mark.slow
-def test_a_removed_replica_that_stays_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settle(self: elections.PartitionChange) -> None:
-        if len(self.isr) >= self._min_isr:
-            self._elr = ()
-            return
-        candidates = dict.fromkeys(sorted((*self._elr, *self._partition.isr)))
-        self._elr = tuple(each for each in candidates if each not in self.isr and each != self.unclean_replica)
-
-    monkeypatch.setattr(elections.PartitionChange, "_settle_elr", settle)
-    assert caught(*LOST, "not whole", "gave up", steps=("_move", "_redirect", "_set_min_insync"))
 
 
 @pytest.mark.slow
