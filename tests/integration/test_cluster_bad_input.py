@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.cluster_asking import ask, create_topic
+from tests.integration.cluster_asking import ask, create_topic, eventually
 
 from odradek.configdef import format_properties, parse_properties
 from odradek.testing.cluster import RunningCluster, running_cluster
@@ -87,7 +87,7 @@ def test_a_node_that_waits_for_a_controller_stops_when_told(
     give_directories(tmp_path, cluster_id=cluster.cluster_id, node_id=8)
     file = newcomer(cluster, tmp_path, node_id="8", controller_quorum_voters="101@127.0.0.1:9")
     process.begin([str(file)])
-    time.sleep(1.5)
+    eventually(lambda: "Cannot fetch the metadata log" in process.output(), "it looks for a controller")
     started = time.monotonic()
     process.stop()
     assert time.monotonic() - started < 10
