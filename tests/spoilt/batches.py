@@ -1,7 +1,7 @@
 """Batches that are wrong in one way each, and a few that only look so, with checksums that are right.
 
-Written by hand, from numbers up: a mistake in `odradek.protocol` must not hide itself here. The same on every machine but
-for what compressors make of it, which is why `answers.json` has the bytes beside the answers (`record.py`).
+Written by hand, from numbers up: a mistake in `odradek.protocol` must not hide itself here. The same on every machine
+but for what compressors make of it, which is why `answers.json` has the bytes beside the answers (`record.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from odradek.protocol.records.compression import Compression, compress
 TIME_MS = 1_700_000_000_000
 FUTURE_MS = 4_000_000_000_000
 NAMES = ("plain", "gzip", "snappy", "lz4", "zstd")
-NO_KEY = -1
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
@@ -216,6 +215,7 @@ def _streams() -> Iterator[tuple[str, int, bytes]]:
     yield "snappy-block-empty", 2, xerial + bytes(4)
     yield "snappy-version-9", 2, xerial[:8] + struct.pack(">ii", 9, 9) + xerial[16:]
     yield "lz4-linked-blocks", 3, lz4.frame.compress(sound, block_linked=True)
+    yield "lz4-linked-blocks-in-fact", 3, lz4.frame.compress(record(value=bytes(100_000)), block_linked=True)
     yield "lz4-content-checksum", 3, lz4.frame.compress(sound, block_linked=False, content_checksum=True)
     wrong = bytearray(lz4.frame.compress(sound, block_linked=False, content_checksum=True))
     wrong[-1] ^= 1

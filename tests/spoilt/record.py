@@ -1,12 +1,13 @@
 """Send every batch of `batches.py` to a broker, in every version of Produce, and write down what it answers.
 
-    python -m tests.spoilt.record 9092        to Apache Kafka, and its answers into answers.json
+python -m tests.spoilt.record 9092        to Apache Kafka, and its answers into answers.json
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import struct
 import sys
@@ -58,7 +59,7 @@ def recorded() -> list[Recorded]:
 
 def ask(port: int, sent: Iterable[Case], versions: Iterable[int] = VERSIONS) -> Iterator[Recorded]:
     """What the broker answers to each, in topics of the given settings that are made anew."""
-    topics = {name: f"spoilt-{name}-{port}" for name in TOPICS}
+    topics = {name: f"spoilt-{name}-{os.getpid()}" for name in TOPICS}
     with wire.Connection(port) as connection:
         for name, topic in topics.items():
             assert wire.create_topic(connection, topic, 1, TOPICS[name]) == 0

@@ -191,7 +191,7 @@ impl Check {
                 self.number = 0;
                 self.shift = 0;
                 if !is_long && raw > u64::from(u32::MAX) {
-                    self.fault = Some(too_long);
+                    self.fault = Some(Fault::Number);
                 } else if self.take(zigzag_i64(raw)) && self.skip == 0 && self.behind_field() {
                     return at;
                 }

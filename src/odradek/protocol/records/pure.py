@@ -1,9 +1,9 @@
 """What is done record by record, in Python: the twin of the native module, and what there is where that is not.
 
-Both answer alike, whatever the bytes (`tests/unit/protocol/records/test_twins.py`). Neither knows a rule of the protocol:
-they say what is wrong with which record, and `check.py` says what that means. Here most records go through `_hop`, which
-is as quick as Python can be about records as producers write them; whatever is unusual goes through `_step`, byte by
-byte, which alone decides what is wrong.
+Both answer alike, whatever the bytes (`tests/unit/protocol/records/test_twins.py`). Neither knows a rule of the
+protocol: they say what is wrong with which record, and `check.py` says what that means. Here most records go through
+`_hop`, which is as quick as Python can be about records as producers write them; whatever is unusual goes through
+`_step`, byte by byte, which alone decides what is wrong.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Fault(IntEnum):
     LEFT_OVER = 2
     """Something follows the last of the declared records."""
     LENGTH_NUMBER = 3
-    """A record's length is no 32-bit number."""
+    """A record's length takes more than five bytes."""
     NUMBER = 4
-    """A number in a record is longer than it may be."""
+    """A number in a record takes more bytes than it may, or any has more bits."""
     LENGTH = 5
     """A record's fields do not fill it exactly."""
     FIELD = 6
@@ -239,7 +239,7 @@ class Check:
                 zigzag = self._number
                 self._number = self._shift = 0
                 if zigzag >> (64 if field == _TIMESTAMP else 32):
-                    self._fault = Fault.NUMBER if field else Fault.LENGTH_NUMBER
+                    self._fault = Fault.NUMBER
                 elif self._take((zigzag >> 1) ^ -(zigzag & 1)) and not self._skip and self._behind_field():
                     return at
             if self._fault:

@@ -100,10 +100,8 @@ def read_record(
         if name is None:
             raise malformed("a header without a name")
         header_value, at = _read_nullable(data, at, end)
-        try:
-            headers.append((name.decode(), header_value))
-        except UnicodeDecodeError:
-            raise malformed("a header's name is not UTF-8") from None
+        # As Java's consumers show it: Kafka takes any name, and one that is not UTF-8 must not end a reader.
+        headers.append((name.decode(errors="replace"), header_value))
     if at != end:
         raise malformed(f"a record of {length} bytes holds {at - position} bytes of fields")
     record = Record(key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta)
