@@ -420,7 +420,8 @@ mod tests {
     /// Spoilt bytes, from a generator that needs no crate; what is found must not depend on how the bytes are cut.
     #[test]
     fn spoilt_records_are_judged_alike_however_they_are_cut() {
-        let rounds = if cfg!(miri) { 200 } else { 200_000 };
+        let wanted = std::env::var("ODRADEK_SPOILT_BATCHES").ok().and_then(|text| text.parse().ok());
+        let rounds = if cfg!(miri) { 200 } else { wanted.unwrap_or(200_000) };
         let payload = sound(9);
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut draw = move |bound: usize| {

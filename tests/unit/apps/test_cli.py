@@ -15,6 +15,7 @@ from odradek.apps.cli.main import main
 from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.settings import environment_keys, gather
 from odradek.ids import parse_uuid
+from odradek.protocol.records.native import in_use
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
@@ -187,7 +188,11 @@ class TestStorage:
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert capsys.readouterr().out == f"odradek {__version__} (a Kafka 4.3 node)\n"
+    said = capsys.readouterr().out
+    assert said == f"odradek {__version__} (a Kafka 4.3 node; {in_use()})\n"
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == said
 
 
 def test_log_lines_have_kafkas_layout() -> None:

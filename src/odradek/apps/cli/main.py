@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 BEGAN = time.monotonic()
 """When the command began, near enough: the ready line of `odradek start` counts from here."""
 
-VERSION = f"odradek {__version__} (a Kafka 4.3 node)"
 INTERRUPTED = 130
 """What a shell expects of a command that Ctrl-C ended."""
 
@@ -80,7 +79,7 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     from odradek.apps.cli.parser import Parser
 
     parser = Parser(prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.")
-    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--version", action="version", version=version_line() if "--version" in words else "")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = next((word for word in words if not word.startswith("-")), None)
     for name, (help_line, declaration) in COMMANDS.items():
@@ -115,8 +114,15 @@ def declare_version(parser: argparse.ArgumentParser) -> None:
 
 
 def show_version(_options: argparse.Namespace) -> int:
-    print(VERSION)
+    print(version_line())
     return 0
+
+
+def version_line() -> str:
+    """With what is asked of whoever says that something is slow."""
+    from odradek.protocol.records.native import in_use
+
+    return f"odradek {__version__} (a Kafka 4.3 node; {in_use()})"
 
 
 def _ignore_further_interrupts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def test_what_is_sound_is_sound_to_both(given_records: list[Record], size: int) 
     ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=int(os.environ.get("ODRADEK_TWIN_EXAMPLES", "600")), deadline=None)
 @given(
     st.lists(records, min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255), st.sampled_from("=^-+")), min_size=1, max_size=3),
@@ -97,7 +98,10 @@ def test_what_is_spoilt_is_judged_alike(
     if isinstance(found, int) and lie == 0:
         # Whoever reads it finds as many whole records.
         spoilt = batch(bytes(payload), count, base_time=header.base_timestamp)
-        assert len(list(decode_records(spoilt))) == count == len(list(DefaultRecordBatch(spoilt)))
+        read = list(decode_records(spoilt))
+        assert len(read) == count
+        if not any("\ufffd" in name for each in read for name, _ in each.headers):  # Which ends kafka-python.
+            assert len(list(DefaultRecordBatch(spoilt))) == count
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), INT64, st.integers(1, 2**31 - 1), FLAGS, INT64, INT64)
