@@ -30,7 +30,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 SMALLEST_RECORD = 7
 """Bytes of a record with nothing in it: its length, attributes, two deltas, and three lengths."""
 
-DECOMPRESSED_PER_PACKED_BYTE = 128
+DECOMPRESSED_PER_PACKED_BYTE = 32
 """A batch may become so many times `max.message.bytes`, and `MAX_DECOMPRESSED_BYTES` at least."""
 
 _EARLIEST_MS = -LONG_MAX - 1

@@ -27,7 +27,7 @@ from odradek.server.handlers.quick_produce_one import quick_produce_one
 from odradek.server.handlers.quick_produce_routine import produce_routine
 from odradek.server.hosted import Hosted
 from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import accepted, is_transactional, name_leaders, refused
+from odradek.server.produce_answers import accepted, is_too_new, is_transactional, name_leaders, refused
 from odradek.server.routes import Role, serves
 
 ALL = -1
@@ -117,6 +117,11 @@ class _Appends:
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
+            if is_too_new(records, self._ctx.api_version):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"Produce version {self._ctx.api_version} does not know zstd",
+                )
             info = replicas.append(hosted, records, now_ms=self._now_ms, for_all=self._for_all)
         except KafkaError as error:
             self.failed = error

@@ -16,7 +16,7 @@ from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
 from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all
 from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import Outcome, declared_answer, is_transactional
+from odradek.server.produce_answers import Outcome, declared_answer, is_too_new, is_transactional
 from odradek.server.routes import QuickAnswer, QuickHandler
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def _before_9(version: int, listener_name: str) -> QuickHandler:
         if transaction != -1 or topics != 1 or found is None or name_size < 0:
             return None
         indexes, batches = found
+        if any(is_too_new(batch, version) for batch in batches):
+            return None
         outcomes = _append_all(node, node.replicas.find_all(topic, indexes), batches, acks)
         if outcomes is None:
             return None

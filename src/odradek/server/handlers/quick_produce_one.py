@@ -15,7 +15,7 @@ from odradek.protocol.primitives import decode_uvarint
 from odradek.server.handlers.quick_produce import needs_declared_way, quick_produce
 from odradek.server.handlers.quick_produce_all import append_for_all
 from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import declared_answer
+from odradek.server.produce_answers import declared_answer, is_too_new
 from odradek.server.routes import QuickAnswer, QuickHandler
 from odradek.storage.log import AppendInfo
 
@@ -140,7 +140,7 @@ def _before_9(version: int, listener_name: str, several: QuickHandler) -> QuickH
         if partitions != 1 or topics != 1 or transaction != -1 or name_size < 0 or size != len(batch):
             return several(node, frame, position, correlation_id)
         hosted = node.replicas.find(topic, index)
-        if hosted is None or needs_declared_way(hosted, batch, acks):
+        if hosted is None or needs_declared_way(hosted, batch, acks) or is_too_new(batch, version):
             return None
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())

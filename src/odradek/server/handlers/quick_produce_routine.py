@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.ids import NO_TIMESTAMP, Uuid
 from odradek.protocol.errors import KafkaError
 from odradek.server.handlers.quick_produce_one import refusal
+from odradek.server.produce_answers import ZSTD_VERSION, is_too_new
 from odradek.server.routes import Routine, RoutineMaker
 from odradek.storage.log import NOT_PLAIN
 
@@ -100,6 +101,8 @@ class _Writing:
         partition = known.partition
         if partition.least_instant_acks >= 0:
             return None  # It has followers now, or is not here any more.
+        if self._version < ZSTD_VERSION and is_too_new(batch, self._version):
+            return None
         hosted = known.hosted
         log = partition.log
         try:
