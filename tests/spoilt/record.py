@@ -57,13 +57,20 @@ def recorded() -> list[Recorded]:
     return found
 
 
-def ask(port: int, sent: Iterable[Case], versions: Iterable[int] = VERSIONS) -> Iterator[Recorded]:
-    """What the broker answers to each, in topics of the given settings that are made anew."""
-    topics = {name: f"spoilt-{name}-{os.getpid()}" for name in TOPICS}
+def made_topics(port: int, suffix: str) -> dict[str, str]:
+    """Topics of the given settings, new ones, by the names that the cases have for them."""
+    topics = {name: f"spoilt-{name}-{os.getpid()}-{suffix}" for name in TOPICS}
     with wire.Connection(port) as connection:
         for name, topic in topics.items():
             assert wire.create_topic(connection, topic, 1, TOPICS[name]) == 0
             wait_for_partitions(connection, topic, 1)
+    return topics
+
+
+def ask(
+    port: int, topics: dict[str, str], sent: Iterable[Case], versions: Iterable[int] = VERSIONS
+) -> Iterator[Recorded]:
+    """What the broker answers to each."""
     ids = _topic_ids(port, topics.values())
     versions = list(versions)
     with _Asking(port) as asking:
@@ -148,9 +155,10 @@ def _in_ranges(answers: Mapping[int, Answer]) -> list[list[Any]]:
 
 
 def main() -> None:
+    port = int(sys.argv[1])
     table = {
         case.name: [case.topic, base64.b64encode(zlib.compress(case.batch, 9)).decode(), _in_ranges(answers)]
-        for case, answers in ask(int(sys.argv[1]), cases())
+        for case, answers in ask(port, made_topics(port, "recorded"), cases())
     }
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in table.items())
     ANSWERS.write_text(f"{{\n{lines}\n}}\n")

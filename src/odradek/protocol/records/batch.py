@@ -206,8 +206,8 @@ def iter_batches(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
 def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one batch, in order, with absolute offsets and timestamps.
 
-    The declared count must be what is there: fewer or more raise INVALID_RECORD (see ADR 7 for why this is not checked
-    when the batch is written).
+    The declared count must be what is there: fewer or more raise INVALID_RECORD. A leader has checked that before the
+    batch was written (ADR 21), unless `odradek.validate.records` or an older release did not.
     """
     view = memoryview(batch)
     header = read_header(view)

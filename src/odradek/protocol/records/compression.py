@@ -247,7 +247,8 @@ def _library(name: str, codec: Compression) -> Any:
     except ImportError:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"{codec.name.lower()} needs a library that is not installed: pip install 'odradek[compression]'",
+            f"{codec.name.lower()} needs a library that is not installed, though Odradek depends on it: "
+            f"pip install {name.partition('.')[0] if name != 'backports.zstd' else name}",
         ) from None
 
 
