@@ -45,7 +45,7 @@ def check_records(
     else:
         looking = Check(base_timestamp, count, flags, lowest, highest)
         try:
-            for piece in decompressed_pieces(Compression(codec), payload, limit, as_kafka=True):
+            for piece in decompressed_pieces(Compression(codec), payload, limit, as_clients=True):
                 if not looking.feed(piece):
                     break
         except Garbage as garbage:

@@ -21,10 +21,12 @@ MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
+_XERIAL_VERSIONS = b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
 _PIECE_BYTES = 256 * 1024
 _SLICE_BYTES = 64 * 1024
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_FLAGS = 4
 _LZ4_INDEPENDENT = 0x20
@@ -86,30 +88,30 @@ def decompress(codec: Compression, data: bytes | memoryview, limit: int = MAX_DE
 
 
 def decompressed_pieces(
-    codec: Compression, data: bytes | memoryview, limit: int = MAX_DECOMPRESSED_BYTES, *, as_kafka: bool = False
+    codec: Compression, data: bytes | memoryview, limit: int = MAX_DECOMPRESSED_BYTES, *, as_clients: bool = False
 ) -> Iterator[bytes]:
     """The same in pieces, none of them kept here; raises as soon as a stream is wrong, or `limit` is passed.
 
-    `as_kafka`: nothing that Apache Kafka's reader would refuse or leave out.
+    `as_clients`: nothing but what every client reads, of which some know only the first of several streams.
     """
     size = 0
-    for piece in _PIECES[codec](data, limit, as_kafka):
+    for piece in _PIECES[codec](data, limit, as_clients):
         size += len(piece)
         _check_limit(size, limit)
         yield piece
 
 
-def _plain_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterator[bytes]:
+def _plain_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     yield bytes(data)
 
 
-def _gzip_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterator[bytes]:
+def _gzip_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     view = memoryview(data)
     position = 0
-    if as_kafka and not view:
+    if as_clients and not view:
         raise _garbage("gzip", "there is nothing")
     while position < len(view):  # A gzip stream may have several members.
-        if position and view[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        if position and (as_clients or view[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC):
             raise _follows("gzip")
         member = zlib.decompressobj(31)
         rest = b""
@@ -141,7 +143,7 @@ def _snappy_compress(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _snappy_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterator[bytes]:
+def _snappy_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     packed = bytes(data)
     if not packed.startswith(_XERIAL_MAGIC):
         yield _snappy_block(packed, limit)
@@ -149,12 +151,16 @@ def _snappy_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iter
     position = _XERIAL_HEADER.size
     if len(packed) < position:
         raise _garbage("snappy", "its header ends too early")
+    if as_clients and packed[8:position] != _XERIAL_VERSIONS:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a snappy stream of a version that not all clients know")
     while position < len(packed):
         if packed.startswith(_XERIAL_MAGIC, position):
-            position += _XERIAL_HEADER.size  # Another stream.
+            if as_clients:
+                raise _follows("snappy")
+            position += _XERIAL_HEADER.size
             continue
         if position + 4 > len(packed):
-            raise _follows("snappy") if as_kafka else _garbage("snappy", "a block's size ends too early")
+            raise _follows("snappy") if as_clients else _garbage("snappy", "a block's size ends too early")
         (size,) = _SIZE.unpack_from(packed, position)
         position += 4
         if size < 0 or position + size > len(packed):
@@ -175,10 +181,10 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
         raise _garbage("snappy", wrong) from None
 
 
-def _lz4_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterator[bytes]:
+def _lz4_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     lz4 = _library("lz4.frame", Compression.LZ4)
     rest = bytes(data)
-    if as_kafka:
+    if as_clients:
         if len(rest) < _LZ4_FLAGS + 1:
             raise _garbage("lz4", "its header ends too early")
         if not rest[_LZ4_FLAGS] & _LZ4_INDEPENDENT:
@@ -197,11 +203,11 @@ def _lz4_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterato
             if piece:
                 yield piece
         rest = frame.unused_data or b""
-        if rest and as_kafka:
+        if rest and as_clients:
             raise _follows("lz4")
 
 
-def _zstd_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterator[bytes]:
+def _zstd_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     zstd = _zstd()
     rest = bytes(data)
     while rest:
@@ -217,6 +223,8 @@ def _zstd_pieces(data: bytes | memoryview, limit: int, as_kafka: bool) -> Iterat
             if piece:
                 yield piece
         rest = frame.unused_data
+        if as_clients and rest.startswith(_ZSTD_MAGIC):
+            raise _follows("zstd")
 
 
 _PIECES: dict[Compression, Callable[[bytes | memoryview, int, bool], Iterator[bytes]]] = {
