@@ -10,14 +10,24 @@ pub struct Draft<'a> {
     pub headers: &'a [(&'a [u8], Option<&'a [u8]>)],
 }
 
-/// Append one record, with its length in front.
-pub fn write_record(out: &mut Vec<u8>, record: &Draft, offset_delta: i32) {
+/// How many bytes `write_record` takes for it.
+pub fn size_of_record(record: &Draft, offset_delta: i32) -> usize {
+    let length = length_of_record(record, offset_delta);
+    size_of(length as i64) + length
+}
+
+fn length_of_record(record: &Draft, offset_delta: i32) -> usize {
     let mut length = 1 + size_of(record.timestamp_delta) + size_of(i64::from(offset_delta));
     length += size_of_field(record.key) + size_of_field(record.value) + size_of(record.headers.len() as i64);
     for (name, content) in record.headers {
         length += size_of_field(Some(name)) + size_of_field(*content);
     }
-    write(out, length as i64);
+    length
+}
+
+/// Append one record, with its length in front.
+pub fn write_record(out: &mut Vec<u8>, record: &Draft, offset_delta: i32) {
+    write(out, length_of_record(record, offset_delta) as i64);
     out.push(0); // Attributes, of which no bit is used yet.
     write(out, record.timestamp_delta);
     write(out, i64::from(offset_delta));
@@ -101,6 +111,7 @@ mod tests {
         let draft = Draft { timestamp_delta: -70, key: None, value: Some(b"value"), headers: &headers };
         let mut out = vec![9, 9];
         write_record(&mut out, &draft, 300);
+        assert_eq!(out.len(), 2 + size_of_record(&draft, 300));
         let parts = read_record(&out, 2).unwrap();
         assert_eq!((parts.timestamp_delta, parts.offset_delta, parts.key), (-70, 300, None));
         assert_eq!((parts.value, parts.headers.0, parts.end), (Some(&b"value"[..]), 2, out.len()));

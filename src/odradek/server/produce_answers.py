@@ -27,6 +27,7 @@ from odradek.protocol.records.batch import (
 from odradek.protocol.records.compression import Compression
 from odradek.server.known_leaders import KnownLeaders
 from odradek.storage.log import AppendInfo
+from odradek.storage.validation import AT_ONCE_BYTES
 
 Outcome: TypeAlias = AppendInfo | KafkaError
 
@@ -40,6 +41,12 @@ _TOPIC_ID_VERSION = 13
 def is_transactional(batch: memoryview) -> bool:
     """Whether a batch says that it belongs to a transaction."""
     return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+
+
+def takes_unpacking(batch: memoryview) -> bool:
+    """Whether more may come out of a batch than it has bytes, or there are many of them."""
+    is_compressed = len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & COMPRESSION_MASK != 0
+    return is_compressed or len(batch) > AT_ONCE_BYTES
 
 
 def is_too_new(batch: memoryview, version: int) -> bool:

@@ -27,7 +27,7 @@ from odradek.sim.probes import ProbedNode
 from odradek.sim.quorum import QuorumCluster, Shape
 from odradek.sim.workload import TopicPlan
 from odradek.storage.log import AppendInfo
-from odradek.storage.validation import Origin
+from odradek.storage.validation import Examined, Origin
 
 SHAPES = (
     Shape(combined=3),
@@ -220,10 +220,15 @@ class ReplicatedNode(ProbedNode):
             propose(hosted, proposal)
 
         def appended(
-            hosted: Hosted, batch: memoryview, now_ms: int, origin: Origin = Origin.CLIENT, for_all: bool = False
+            hosted: Hosted,
+            batch: memoryview,
+            now_ms: int,
+            origin: Origin = Origin.CLIENT,
+            for_all: bool = False,
+            examined: Examined | None = None,
         ) -> AppendInfo:
             self._note_zombie(hosted, batch)
-            return append(hosted, batch, now_ms, origin, for_all)
+            return append(hosted, batch, now_ms, origin, for_all, examined)
 
         async def loaded(running: RunningShard) -> None:
             await load(running)

@@ -22,7 +22,7 @@ from odradek.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from odradek.protocol.records.check import check_records
+from odradek.protocol.records.check import TakesLong, check_records
 from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.crc import crc32c
@@ -34,7 +34,7 @@ from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers
 from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
-from odradek.storage.validation import SMALLEST_RECORD, Origin
+from odradek.storage.validation import SMALLEST_RECORD, Examined, Origin
 from odradek.values import value
 
 _patch = struct.Struct(">qii").pack_into
@@ -45,6 +45,7 @@ _unpack_plain = struct.Struct(">qi4xBIHiqqqhii").unpack_from
 
 _unpack_max_timestamp = struct.Struct(">35xq").unpack_from
 
+_LARGEST_AT_ONCE = validation.AT_ONCE_BYTES + HEADER_SIZE
 _LARGEST_CODEC = int(Compression.ZSTD)
 NOT_PLAIN = -1
 
@@ -132,7 +133,8 @@ class Log(ReplicatedLog):
         """`append_as_leader` of a client's batch to a partition's only replica, and so committed; its base offset.
 
         Only for a batch as most are, with nothing to begin and nothing to change: else `NOT_PLAIN`, and nothing was
-        done. (Hottest: a producer that waits for each answer finds the processor cold, and every line costs it.)
+        done. Nor was it where `TakesLong` is raised. (Hottest: a producer that waits for each answer finds the
+        processor cold, and every line costs it.)
         """
         try:
             (
@@ -178,6 +180,8 @@ class Log(ReplicatedLog):
         elif attributes:
             if max_timestamp != self._newest(batch, attributes, base_timestamp, count, now_ms):
                 return NOT_PLAIN
+        elif size > _LARGEST_AT_ONCE:
+            raise TakesLong
         elif max_timestamp != check(
             batch[HEADER_SIZE:], base_timestamp, count, 0, now_ms - self._max_timestamp_behind_ms, highest
         ):
@@ -202,9 +206,16 @@ class Log(ReplicatedLog):
         return base_offset
 
     def append_as_leader(
-        self, batch: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        examined: Examined | None = None,
     ) -> AppendInfo:
         """Give exactly one batch the next offsets and write it; raises `KafkaError`, and then nothing has changed.
+
+        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before.
 
         The view is patched in place, so it must be writable. (Hot: one header, one checksum, one write.)
         """
@@ -243,7 +254,16 @@ class Log(ReplicatedLog):
         if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a batch's checksum does not match its content")
         log_append_time_ms = NO_TIMESTAMP
-        if self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
+        if examined is not None and examined.config is self._config:
+            if examined.error is not None:
+                raise examined.error
+            batch = examined.batch
+            size = len(batch)
+            length = size - LENGTH_OVERHEAD
+            (max_timestamp,) = _unpack_max_timestamp(batch)
+            if self._config.message_timestamp_type == validation.LOG_APPEND_TIME:
+                log_append_time_ms = max_timestamp
+        elif self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
             if origin is Origin.CLIENT and self._looks_inside:
                 newest = self._newest(batch, attributes & COMPRESSION_MASK, base_timestamp, count, now_ms)
                 if newest != max_timestamp:
@@ -298,6 +318,10 @@ class Log(ReplicatedLog):
                     producer_id, producer_epoch, base_sequence, base_offset, last_delta, max_timestamp, transactional
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+
+    def examine(self, batch: memoryview, now_ms: int, at_once: int | None = None) -> Examined | None:
+        """Look into a batch of one's own before its append, as `validation.examine`; it touches nothing of the log."""
+        return validation.examine(batch, self._config, now_ms, at_once)
 
     def wrote_as_it_came(self, batch: memoryview) -> bool:
         """Whether a client's batch that was appended is now, with its place in it, what the log has; else that was made
@@ -393,6 +417,7 @@ class Log(ReplicatedLog):
             lowest=now_ms - self._max_timestamp_behind_ms,
             highest=now_ms + self._max_timestamp_ahead_ms,
             limit=validation.most_decompressed(self._config),
+            at_once=validation.AT_ONCE_BYTES,
         )
 
     def _check_trusted(

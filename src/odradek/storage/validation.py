@@ -19,11 +19,13 @@ from odradek.protocol.records.batch import (
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    crc_matches,
     update_crc,
 )
 from odradek.protocol.records.check import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, check_records
 from odradek.protocol.records.compression import MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
 from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.values import value
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -32,6 +34,9 @@ SMALLEST_RECORD = 7
 
 DECOMPRESSED_PER_PACKED_BYTE = 32
 """A batch may become so many times `max.message.bytes`, and `MAX_DECOMPRESSED_BYTES` at least."""
+
+AT_ONCE_BYTES = 1024 * 1024
+"""So many bytes of records, unpacked, may be looked at while others wait: milliseconds in Python, gzip included."""
 
 _EARLIEST_MS = -LONG_MAX - 1
 _LATEST_MS = LONG_MAX - (1 << 43)
@@ -178,16 +183,50 @@ def is_verbatim(config: LogConfig, origin: Origin) -> bool:
     return origin is not Origin.CLIENT or not config.compacted
 
 
-def prepare(batch: memoryview, config: LogConfig, origin: Origin, now_ms: int) -> memoryview:
+@value
+class Examined:
+    """What came of looking into a client's batch elsewhere, before its append: see `examine`."""
+
+    config: LogConfig
+    """With other settings it would have to be looked into again."""
+    batch: memoryview
+    error: KafkaError | None
+
+
+def examine(batch: memoryview, config: LogConfig, now_ms: int, at_once: int | None = None) -> Examined | None:
+    """All of `prepare` that takes long, for a worker or whoever has `at_once` bytes of time (else `TakesLong`).
+
+    The batch must be the caller's own, since it may be changed in place. None if already its header is wrong, which the
+    append will say.
+    """
+    if len(batch) < HEADER_SIZE:
+        return None
+    try:
+        batch = only_batch(batch)
+        check_header(batch, config, Origin.CLIENT)
+        if not crc_matches(batch):
+            return None
+    except KafkaError:
+        return None
+    try:
+        return Examined(config, prepare(batch, config, Origin.CLIENT, now_ms, at_once), None)
+    except KafkaError as error:
+        return Examined(config, batch, error)
+
+
+def prepare(
+    batch: memoryview, config: LogConfig, origin: Origin, now_ms: int, at_once: int | None = AT_ONCE_BYTES
+) -> memoryview:
     """Check and change a batch as the topic's settings demand; the view itself, or one of a new batch.
 
-    The header is sound and the CRC has been compared before.
+    The header is sound and the CRC has been compared before. What takes long raises `TakesLong` before anything is
+    changed, unless `at_once` is None.
     """
     header = BatchHeader(*BATCH_HEADER.unpack_from(batch))
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
     max_timestamp = header.max_timestamp
     if origin is Origin.CLIENT and looks_inside(config):
-        max_timestamp = _check_records(batch, header, config, now_ms)
+        max_timestamp = _check_records(batch, header, config, now_ms, at_once)
     elif header.attributes & TIMESTAMP_TYPE_BIT and (append_time or max_timestamp == NO_TIMESTAMP):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not say that its timestamps are append times")
     elif not append_time:
@@ -202,7 +241,7 @@ def prepare(batch: memoryview, config: LogConfig, origin: Origin, now_ms: int) -
     return batch
 
 
-def _check_records(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
+def _check_records(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, at_once: int | None) -> int:
     """The largest timestamp of a client's records, or the refusal of them."""
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
     flags = NEEDS_KEY if config.compacted else 0
@@ -220,6 +259,7 @@ def _check_records(batch: memoryview, header: BatchHeader, config: LogConfig, no
         lowest=_EARLIEST_MS if append_time else now_ms - config.message_timestamp_before_max_ms,
         highest=LONG_MAX if append_time else now_ms + most_ahead_ms(config),
         limit=most_decompressed(config),
+        at_once=at_once,
     )
 
 

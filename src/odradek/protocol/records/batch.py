@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import native
 from odradek.protocol.records.compression import Compression, compress, compression_of, decompress
 from odradek.protocol.records.crc import crc32c
 from odradek.protocol.records.record import Record, malformed, read_record, write_record
@@ -36,6 +37,10 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 """Set by compaction: `base_timestamp` is the time from which on tombstones and markers of the batch may go."""
+
+_FIRST_RECORDS = 16
+"""Of a batch are decoded at once, since many a reader wants only one; and then more."""
+_MORE_RECORDS = 500
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _UINT32 = struct.Struct(">I")
@@ -211,21 +216,32 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """
     view = memoryview(batch)
     header = read_header(view)
-    payload: bytes | memoryview = view[HEADER_SIZE:]
     if header.attributes & COMPRESSION_MASK:
-        payload = decompress(header.compression, payload)
+        payload = decompress(header.compression, view[HEADER_SIZE:])
     else:
-        payload = bytes(payload)
-    log_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
-    position = 0
-    for index in range(header.records_count):
+        payload = bytes(view[HEADER_SIZE:])
+    append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    index = position = 0
+    if native.decode is not None:
+        most = _FIRST_RECORDS
+        while index < header.records_count:
+            found, position = native.decode(
+                payload, position, min(most, header.records_count - index), header.base_offset, header.base_timestamp
+            )
+            if not found:
+                break  # It is unusual, and those behind it are not many: not worth a way of their own.
+            for key, content, headers, timestamp, offset in found:
+                yield Record(key, content, headers, timestamp if append_time is None else append_time, offset)
+            index += len(found)
+            most = _MORE_RECORDS
+    for number in range(index, header.records_count):
         if position >= len(payload):
-            raise malformed(f"a batch declares {header.records_count} records and holds {index}")
+            raise malformed(f"a batch declares {header.records_count} records and holds {number}")
         record, position = read_record(
             payload, position, base_offset=header.base_offset, base_timestamp=header.base_timestamp
         )
-        if log_append_time:
-            record = Record(record.key, record.value, record.headers, header.max_timestamp, record.offset)
+        if append_time is not None:
+            record = Record(record.key, record.value, record.headers, append_time, record.offset)
         yield record
     if position != len(payload):
         raise malformed(f"{len(payload) - position} bytes behind the {header.records_count} declared records")

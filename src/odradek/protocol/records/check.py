@@ -11,7 +11,7 @@ from odradek.protocol.records.compression import Compression, Garbage, decompres
 from odradek.protocol.records.native import Check, check
 from odradek.protocol.records.pure import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, Fault, Refused
 
-__all__ = ["FIXED_TIMESTAMP", "NEEDS_KEY", "REFUSES_TIMESTAMP", "check_records", "refusal"]
+__all__ = ["FIXED_TIMESTAMP", "NEEDS_KEY", "REFUSES_TIMESTAMP", "TakesLong", "check_records", "refusal"]
 
 _WHAT = {
     Fault.ENDS_EARLY: "the records end before it does",
@@ -25,6 +25,14 @@ _WHAT = {
 }
 
 
+PACKED_LESS = 16
+"""So many times fewer bytes of compressed records as of plain ones are looked at in one go."""
+
+
+class TakesLong(Exception):
+    """There is more to look at than can be done while others wait; nothing is wrong so far."""
+
+
 def check_records(
     payload: memoryview,
     codec: int,
@@ -35,17 +43,25 @@ def check_records(
     lowest: int,
     highest: int,
     limit: int,
+    at_once: int | None = None,
 ) -> int:
     """The largest timestamp of the records behind a batch's header; `KafkaError` if anything is wrong with them.
 
-    Timestamps must lie from `lowest` to `highest`; what is compressed may become `limit` bytes, a piece at a time.
+    Timestamps must lie from `lowest` to `highest`; what is compressed may become `limit` bytes, a piece at a time. More
+    than `at_once` bytes raise `TakesLong`.
     """
+    if at_once is not None and len(payload) > (at_once // PACKED_LESS if codec else at_once):
+        raise TakesLong
     if not codec:
         found = check(payload, base_timestamp, count, flags, lowest, highest)
     else:
         looking = Check(base_timestamp, count, flags, lowest, highest)
+        left = limit if at_once is None else at_once
         try:
             for piece in decompressed_pieces(Compression(codec), payload, limit, as_clients=True):
+                left -= len(piece)
+                if left < 0:
+                    raise TakesLong
                 if not looking.feed(piece):
                     break
         except Garbage as garbage:

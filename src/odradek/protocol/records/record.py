@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import native
+from odradek.protocol.records.native import Header as Header
 from odradek.values import value
-
-Header = tuple[str, bytes | None]
 
 
 @value
@@ -66,6 +66,9 @@ def write_record(
     headers: Sequence[Header] = (),
 ) -> None:
     """Append one record, with its length in front."""
+    if native.encode is not None:
+        out += native.encode(timestamp_delta, offset_delta, key, value, headers)
+        return
     body = bytearray(1)  # Attributes, of which no bit is used yet.
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)

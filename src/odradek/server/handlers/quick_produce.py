@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
-from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all
+from odradek.server.handlers.quick_produce_all import ALL, append_several_for_all, examined_at_once
 from odradek.server.known_leaders import KnownLeaders
 from odradek.server.produce_answers import Outcome, declared_answer, is_too_new, is_transactional
 from odradek.server.routes import QuickAnswer, QuickHandler
@@ -238,10 +238,13 @@ def _append_all(node: Node, hosts: list[Hosted | None], batches: list[memoryview
     now_ms = node.world.clock.now_ms()
     outcomes: list[Outcome] = []
     failed: KafkaError | None = None
-    for hosted, batch in zip(hosts, batches, strict=True):
-        assert hosted is not None
+    led = cast("list[Hosted]", hosts)
+    examined = examined_at_once(led, batches, now_ms)
+    if examined is None:
+        return None
+    for hosted, batch, known in zip(led, batches, examined, strict=True):
         try:
-            outcomes.append(replicas.append(hosted, batch, now_ms))
+            outcomes.append(replicas.append(hosted, batch, now_ms, examined=known))
         except KafkaError as error:
             failed = error
             outcomes.append(error)

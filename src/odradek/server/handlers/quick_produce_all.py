@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.server.produce_answers import Outcome, is_transactional
+from odradek.protocol.records.check import TakesLong
+from odradek.server.produce_answers import Outcome, is_transactional, takes_unpacking
 from odradek.server.promise import Promise
 from odradek.storage.log import AppendInfo
-from odradek.storage.validation import Origin
+from odradek.storage.validation import AT_ONCE_BYTES, Examined, Origin
 
 if TYPE_CHECKING:
     from odradek.server.hosted import Hosted
@@ -55,6 +56,8 @@ def append_for_all(
         return None
     try:
         info = node.replicas.append(hosted, batch, node.world.clock.now_ms(), Origin.CLIENT, True)
+    except TakesLong:
+        return None
     except KafkaError as error:
         return refuse(error)
     end_offset = info.last_offset + 1
@@ -139,6 +142,21 @@ class SeveralAcks(Promise[list[Outcome]]):
             part.settle(ErrorCode.REQUEST_TIMED_OUT)
 
 
+def examined_at_once(hosts: Sequence[Hosted], batches: list[memoryview], now_ms: int) -> list[Examined | None] | None:
+    """What a look into those of several batches shows that are compressed; None if it would take long.
+
+    Before the first is appended: nobody knows how much comes out of a compressed batch, and halfway through there is
+    no way back.
+    """
+    try:
+        return [
+            hosted.partition.log.examine(batch, now_ms, AT_ONCE_BYTES) if takes_unpacking(batch) else None
+            for hosted, batch in zip(hosts, batches, strict=True)
+        ]
+    except TakesLong:
+        return None
+
+
 def append_several_for_all(
     node: Node,
     hosts: list[Hosted | None],
@@ -153,10 +171,13 @@ def append_several_for_all(
     led = cast("list[Hosted]", hosts)
     append = node.replicas.append
     now_ms = node.world.clock.now_ms()
+    examined = examined_at_once(led, batches, now_ms)
+    if examined is None:
+        return None
     outcomes: list[Outcome] = []
-    for hosted, batch in zip(led, batches, strict=True):
+    for hosted, batch, known in zip(led, batches, examined, strict=True):
         try:
-            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True))
+            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True, known))
         except KafkaError as error:
             outcomes.append(error)
     promise = SeveralAcks(outcomes)

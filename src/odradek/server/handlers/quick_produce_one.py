@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
+from odradek.protocol.records.check import TakesLong
 from odradek.server.handlers.quick_produce import needs_declared_way, quick_produce
 from odradek.server.handlers.quick_produce_all import append_for_all
 from odradek.server.known_leaders import KnownLeaders
@@ -81,6 +82,8 @@ def _by_topic_id(listener_name: str, several: QuickHandler) -> QuickHandler:
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(node, listener_name, 13, correlation_id, hosted, error, acks)
         return _answer(correlation_id, topic_id, index, info) if acks else _NO_ANSWER
@@ -116,6 +119,8 @@ def _by_name(version: int, listener_name: str, several: QuickHandler) -> QuickHa
             )
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
         return _answer(correlation_id, sized_name, index, info) if acks else _NO_ANSWER
@@ -144,6 +149,8 @@ def _before_9(version: int, listener_name: str, several: QuickHandler) -> QuickH
             return None
         try:
             info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
         if not acks:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.ids import NO_TIMESTAMP, Uuid
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.records.check import TakesLong
 from odradek.server.handlers.quick_produce_one import refusal
 from odradek.server.produce_answers import ZSTD_VERSION, is_too_new
 from odradek.server.routes import Routine, RoutineMaker
@@ -107,8 +108,8 @@ class _Writing:
         log = partition.log
         try:
             base_offset = log.append_alone(batch, partition.state.leader_epoch, self._clock.now_ms())
-        except KafkaError:
-            return None  # It will be found once more, by who counts and answers it.
+        except (KafkaError, TakesLong):
+            return None  # It will be found once more, by who counts and answers it, or has time for it.
         except OSError as failure:
             error = self._node.replicas.failed_append(hosted, batch, failure)
             listener_name = self.endpoint.listener_name

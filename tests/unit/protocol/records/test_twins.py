@@ -12,10 +12,11 @@ from kafka.record.default_records import DefaultRecordBatch
 from tests.spoilt.batches import batch, record
 from tests.spoilt.record import recorded
 
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.records import native, pure
 from odradek.protocol.records.batch import HEADER_SIZE, build_batch, decode_records, read_header
 from odradek.protocol.records.pure import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, Fault
-from odradek.protocol.records.record import Record
+from odradek.protocol.records.record import Record, read_record, read_varint, write_record
 
 odradek_native = pytest.importorskip("odradek_native", reason="NOT TESTED: the native module is not installed")
 
@@ -30,6 +31,16 @@ def in_pieces(module: Any, payload: bytes, size: int, *rules: int) -> Any:
         if not looking.feed(payload[start : start + size]):
             break
     return looking.finish()
+
+
+def attributes_in(payload: bytes | bytearray) -> list[int]:
+    found = []
+    position = 0
+    while position < len(payload):
+        length, position = read_varint(payload, position)
+        found.append(payload[position])
+        position += length
+    return found
 
 
 def assert_alike(payload: bytes, size: int, *rules: int) -> Any:
@@ -100,8 +111,59 @@ def test_what_is_spoilt_is_judged_alike(
         spoilt = batch(bytes(payload), count, base_time=header.base_timestamp)
         read = list(decode_records(spoilt))
         assert len(read) == count
-        if not any("\ufffd" in name for each in read for name, _ in each.headers):  # Which ends kafka-python.
+        # Names that are no text end kafka-python, and it takes a record's attributes for a number of variable length.
+        if max(attributes_in(payload)) < 0x80 and not any(
+            "\ufffd" in name for each in read for name, _ in each.headers
+        ):
             assert len(list(DefaultRecordBatch(spoilt))) == count
+
+
+@given(st.lists(records, min_size=1, max_size=40), st.integers(1, 60))
+def test_records_are_written_and_read_alike(given_records: list[Record], most: int) -> None:
+    native_body, position, count = b"", 0, 0
+    pure_body = bytearray()
+    for index, each in enumerate(given_records):
+        delta = each.timestamp - TIME_MS
+        native_body += odradek_native.encode(delta, index, each.key, each.value, each.headers)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(native, "encode", None)
+            write_record(
+                pure_body,
+                timestamp_delta=delta,
+                offset_delta=index,
+                key=each.key,
+                value=each.value,
+                headers=each.headers,
+            )
+    assert native_body == pure_body
+    while count < len(given_records):
+        found, behind = odradek_native.decode(native_body, position, most, 100, TIME_MS)
+        assert 0 < len(found) <= most
+        for told in found:
+            record_read, position = read_record(native_body, position, base_offset=100, base_timestamp=TIME_MS)
+            assert Record(*told) == record_read
+        assert position == behind
+        count += len(found)
+    assert odradek_native.decode(native_body, position, most, 100, TIME_MS) == ([], position)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(records, min_size=1, max_size=5), st.integers(0, 400), st.integers(0, 255))
+def test_spoilt_records_are_read_alike(given_records: list[Record], place: int, byte: int) -> None:
+    """What is unusual is left to Python, and so read, or refused, in the same words."""
+    made = build_batch(given_records)
+    made[HEADER_SIZE + place % (len(made) - HEADER_SIZE)] = byte
+    outcomes = []
+    for decode in (odradek_native.decode, None):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(native, "decode", decode)
+            seen: list[object] = []
+            try:
+                seen.extend(decode_records(made))
+            except KafkaError as refused:
+                seen.append(str(refused))
+        outcomes.append(seen)
+    assert outcomes[0] == outcomes[1]
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), INT64, st.integers(1, 2**31 - 1), FLAGS, INT64, INT64)
@@ -165,4 +227,5 @@ def test_what_is_no_row_of_bytes_is_refused() -> None:
 
 
 def test_the_module_in_use_is_told() -> None:
+    assert odradek_native.__version__ == native.WANTED_VERSION
     assert native.in_use() in (f"native module {odradek_native.__version__}", "no native module")
