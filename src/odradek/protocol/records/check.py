@@ -7,11 +7,22 @@ read, INVALID_RECORD is answered (ADR 22).
 from __future__ import annotations
 
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records.batch import HEADER_SIZE, BatchHeader
 from odradek.protocol.records.compression import Compression, Garbage, decompressed_pieces
 from odradek.protocol.records.native import Check, check
 from odradek.protocol.records.pure import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, Fault, Refused
 
-__all__ = ["FIXED_TIMESTAMP", "NEEDS_KEY", "REFUSES_TIMESTAMP", "TakesLong", "check_records", "refusal"]
+__all__ = [
+    "FIXED_TIMESTAMP",
+    "NEEDS_KEY",
+    "REFUSES_TIMESTAMP",
+    "TakesLong",
+    "check_records",
+    "refusal",
+    "verify_records",
+]
+
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 
 _WHAT = {
     Fault.ENDS_EARLY: "the records end before it does",
@@ -71,6 +82,21 @@ def check_records(
     if isinstance(found, int):
         return found
     raise refusal(found, codec, flags, lowest, highest)
+
+
+def verify_records(batch: memoryview, header: BatchHeader) -> None:
+    """Raise KafkaError unless the batch, from which compaction has taken nothing, holds the records it declares."""
+    looking = Check(header.base_timestamp, header.records_count, 0, _MIN_INT64, _MAX_INT64)
+    codec = header.compression
+    if codec is Compression.NONE:
+        looking.feed(batch[HEADER_SIZE:])
+    else:
+        for piece in decompressed_pieces(codec, batch[HEADER_SIZE:], _MAX_INT64):
+            if not looking.feed(piece):
+                break
+    found = looking.finish()
+    if not isinstance(found, int):
+        raise refusal(found, codec, 0, _MIN_INT64, _MAX_INT64)
 
 
 def refusal(found: Refused, codec: int, flags: int, lowest: int, highest: int) -> KafkaError:
