@@ -1,4 +1,4 @@
-"""`odradek log verify` on logs with spoilt batches in them, from an older release or a broker that looks at headers only."""
+"""`odradek log verify` on logs with spoilt batches in them, from an older release or a broker that believes headers."""
 
 from __future__ import annotations
 
