@@ -7,9 +7,9 @@ read, INVALID_RECORD is answered (ADR 22).
 from __future__ import annotations
 
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import native
 from odradek.protocol.records.batch import HEADER_SIZE, BatchHeader
 from odradek.protocol.records.compression import Compression, Garbage, decompressed_pieces
-from odradek.protocol.records.native import Check, check
 from odradek.protocol.records.pure import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, Fault, Refused
 
 __all__ = [
@@ -64,9 +64,9 @@ def check_records(
     if at_once is not None and len(payload) > (at_once // PACKED_LESS if codec else at_once):
         raise TakesLong
     if not codec:
-        found = check(payload, base_timestamp, count, flags, lowest, highest)
+        found = native.check(payload, base_timestamp, count, flags, lowest, highest)
     else:
-        looking = Check(base_timestamp, count, flags, lowest, highest)
+        looking = native.Check(base_timestamp, count, flags, lowest, highest)
         left = limit if at_once is None else at_once
         try:
             for piece in decompressed_pieces(Compression(codec), payload, limit, as_clients=True):
@@ -86,7 +86,7 @@ def check_records(
 
 def verify_records(batch: memoryview, header: BatchHeader) -> None:
     """Raise KafkaError unless the batch, from which compaction has taken nothing, holds the records it declares."""
-    looking = Check(header.base_timestamp, header.records_count, 0, _MIN_INT64, _MAX_INT64)
+    looking = native.Check(header.base_timestamp, header.records_count, 0, _MIN_INT64, _MAX_INT64)
     codec = header.compression
     if codec is Compression.NONE:
         looking.feed(batch[HEADER_SIZE:])
