@@ -13,7 +13,8 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import native
 from odradek.protocol.records.compression import Compression, compress, compression_of, decompress
 from odradek.protocol.records.crc import crc32c
-from odradek.protocol.records.record import Record, malformed, read_record, write_record
+from odradek.protocol.records.native import Fields
+from odradek.protocol.records.record import Record, malformed, read_fields, write_record
 from odradek.values import value
 
 BATCH_HEADER = struct.Struct(">qiiBIhiqqqhii")
@@ -214,6 +215,13 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     The declared count must be what is there: fewer or more raise INVALID_RECORD. A leader has checked that before the
     batch was written (ADR 21), unless `odradek.validate.records` or an older release did not.
     """
+    for some in decode_fields(batch):
+        for key, content, headers, timestamp, offset in some:
+            yield Record(key, content, headers, timestamp, offset)
+
+
+def decode_fields(batch: bytes | bytearray | memoryview) -> Iterator[list[Fields]]:
+    """The same in lists of some records each, for whoever makes something else of what a record consists of."""
     view = memoryview(batch)
     header = read_header(view)
     if header.attributes & COMPRESSION_MASK:
@@ -222,26 +230,37 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
         payload = bytes(view[HEADER_SIZE:])
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     index = position = 0
-    if native.decode is not None:
-        most = _FIRST_RECORDS
-        while index < header.records_count:
-            found, position = native.decode(
-                payload, position, min(most, header.records_count - index), header.base_offset, header.base_timestamp
-            )
-            if not found:
-                break  # It is unusual, and those behind it are not many: not worth a way of their own.
-            for key, content, headers, timestamp, offset in found:
-                yield Record(key, content, headers, timestamp if append_time is None else append_time, offset)
-            index += len(found)
-            most = _MORE_RECORDS
-    for number in range(index, header.records_count):
-        if position >= len(payload):
-            raise malformed(f"a batch declares {header.records_count} records and holds {number}")
-        record, position = read_record(
-            payload, position, base_offset=header.base_offset, base_timestamp=header.base_timestamp
-        )
-        if append_time is not None:
-            record = Record(record.key, record.value, record.headers, append_time, record.offset)
-        yield record
+    most = _FIRST_RECORDS
+    read_natively = native.decode
+    while index < header.records_count:
+        wanted = min(most, header.records_count - index)
+        some: list[Fields] = []
+        if read_natively is not None:
+            some, position = read_natively(payload, position, wanted, header.base_offset, header.base_timestamp)
+            if not some:
+                read_natively = None  # It is unusual, and those behind it are not many: not worth a way of their own.
+                continue
+        else:
+            try:
+                while len(some) < wanted:
+                    if position >= len(payload):
+                        number = index + len(some)
+                        raise malformed(f"a batch declares {header.records_count} records and holds {number}")
+                    fields, position = read_fields(payload, position, header.base_offset, header.base_timestamp)
+                    some.append(fields)
+            except KafkaError:
+                if some:
+                    yield _timed(some, append_time)
+                raise
+        index += len(some)
+        most = _MORE_RECORDS
+        yield _timed(some, append_time)
     if position != len(payload):
         raise malformed(f"{len(payload) - position} bytes behind the {header.records_count} declared records")
+
+
+def _timed(some: list[Fields], append_time: int | None) -> list[Fields]:
+    """With the time of the append, where that is what a batch's timestamps are."""
+    if append_time is None:
+        return some
+    return [(key, content, headers, append_time, offset) for key, content, headers, _, offset in some]

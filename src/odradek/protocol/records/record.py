@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import native
+from odradek.protocol.records.native import Fields
 from odradek.protocol.records.native import Header as Header
 from odradek.values import value
 
@@ -86,6 +87,12 @@ def read_record(
     data: bytes | memoryview, position: int, *, base_offset: int, base_timestamp: int
 ) -> tuple[Record, int]:
     """The record at this position and the position behind it; raises INVALID_RECORD on anything else."""
+    fields, end = read_fields(data, position, base_offset, base_timestamp)
+    return Record(*fields), end
+
+
+def read_fields(data: bytes | memoryview, position: int, base_offset: int, base_timestamp: int) -> tuple[Fields, int]:
+    """As `read_record`, what a record is made of."""
     length, position = read_varint(data, position)
     end = position + length
     if length < 0 or end > len(data):
@@ -107,8 +114,7 @@ def read_record(
         headers.append((name.decode(errors="replace"), header_value))
     if at != end:
         raise malformed(f"a record of {length} bytes holds {at - position} bytes of fields")
-    record = Record(key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta)
-    return record, end
+    return (key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta), end
 
 
 def read_key_and_value(data: bytes, position: int) -> tuple[bytes | None, bytes | None, int]:
