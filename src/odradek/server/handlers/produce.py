@@ -56,7 +56,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
             topic_id=topic.topic_id,
             partition_responses=[appends.append(topic, part) for part in topic.partition_data],
         )
-        for topic in request.topic_data
+        for topic in _once_each(request.topic_data)
     ]
     if appends.take_long:
         await appends.append_those_that_take_long()
@@ -193,6 +193,19 @@ class _Appends:
         for pending, answer in self.unacknowledged:
             if not answer.error_code:
                 answer.error_code = pending.outcome
+
+
+def _once_each(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Of a partition that a request names several times only the last batch counts, and is answered, as with Kafka."""
+    merged: dict[tuple[str, Uuid], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        parts = merged.setdefault((topic.name, topic.topic_id), {})
+        for part in topic.partition_data:
+            parts[part.index] = part
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(parts.values()))
+        for (name, topic_id), parts in merged.items()
+    ]
 
 
 class _LongLook:

@@ -1,8 +1,8 @@
 """Produce to partitions of one topic, from the frame's bytes to the answer's, without an object for every field.
 
 That is what most producers send most of the time, and where a broker's CPU goes. Anything else (several topics, a
-transactional id, tagged fields, a partition that is not here, a log that syncs as it goes) returns None before anything
-was done, and the declared messages and their handler take over; a test holds the two equal.
+partition twice, a transactional id, tagged fields, a partition that is not here, a log that syncs as it goes) returns
+None before anything was done, and the declared messages and their handler take over; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -190,6 +190,8 @@ def _batches(frame: memoryview, position: int) -> Batches | None:
         indexes.append(index)
         batches.append(frame[position:end])
         position = end + 1
+    if len(set(indexes)) < count:
+        return None
     # Neither the topic nor the request has tagged fields.
     return (indexes, batches) if len(frame) == position + 2 and not frame[position] and not frame[-1] else None
 
@@ -208,7 +210,7 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
         indexes.append(index)
         batches.append(frame[position : position + size])
         position += size
-    return (indexes, batches) if position == len(frame) else None
+    return (indexes, batches) if position == len(frame) and len(set(indexes)) == count else None
 
 
 def _appended(

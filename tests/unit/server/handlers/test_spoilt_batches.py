@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.spoilt.batches import TOPICS
+import pytest
+from tests.spoilt.batches import TOPICS, batch, record
 from tests.spoilt.record import VERSIONS, Answer, recorded
 from tests.spoilt.unlike_kafka import expected
 from tests.unit.server.rig import Rig
@@ -45,3 +46,29 @@ def test_answers_in_every_version() -> None:
 
     rig.run(send)
     assert min(codes.values()) > 5, codes
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_of_a_partition_that_is_named_twice_the_last_batch_counts(version: int, apart: bool) -> None:
+    rig = Rig()
+    one, two = batch(record(0), 1), batch(record(0) + record(1), 2)
+    spoilt = batch(record(0, more=1), 1)
+
+    async def send() -> None:
+        (hosted,) = await rig.create_topic("t", 1)
+        client = rig.connect()
+        for first, second, code, taken in ((one, two, 0, 2), (spoilt, one, 0, 1), (one, spoilt, 87, 0)):
+            before = hosted.partition.log.log_end_offset
+            data = [PartitionProduceData(index=0, records=memoryview(each)) for each in (first, second)]
+            topics = [
+                TopicProduceData(name="t", topic_id=hosted.topic_id, partition_data=parts)
+                for parts in ([data[:1], data[1:]] if apart else [data])
+            ]
+            response = await client.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics), version)
+            assert isinstance(response, ProduceResponse)
+            ((part,),) = (topic.partition_responses for topic in response.responses)
+            assert part.error_code == code
+            assert hosted.partition.log.log_end_offset - before == taken
+
+    rig.run(send)
