@@ -36,7 +36,7 @@ _WHAT = {
 }
 
 
-PACKED_LESS = 16
+PACKED_LESS = 4
 """So many times fewer bytes of compressed records as of plain ones are looked at in one go."""
 
 
