@@ -24,7 +24,7 @@ _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_VERSIONS = b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
-_PIECE_BYTES = 256 * 1024
+_PIECE_BYTES = 64 * 1024
 _SLICE_BYTES = 64 * 1024
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -183,48 +183,55 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
 
 def _lz4_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     lz4 = _library("lz4.frame", Compression.LZ4)
-    rest = bytes(data)
     if as_clients:
-        if len(rest) < _LZ4_FLAGS + 1:
+        if len(data) < _LZ4_FLAGS + 1:
             raise _garbage("lz4", "its header ends too early")
-        if not rest[_LZ4_FLAGS] & _LZ4_INDEPENDENT:
+        if not data[_LZ4_FLAGS] & _LZ4_INDEPENDENT:
             raise _garbage("lz4", "its blocks depend on each other, which Java clients cannot read")
-    while rest:
-        frame = lz4.LZ4FrameDecompressor()
-        while not frame.eof:
-            try:
-                # Piece by piece: the library sets aside as much as it may return, however little there is.
-                piece = frame.decompress(rest, _PIECE_BYTES)
-            except (RuntimeError, ValueError) as wrong:
-                raise _garbage("lz4", wrong) from None
-            if frame.needs_input and not frame.eof:
-                raise _garbage("lz4", "it ends too early")
-            rest = b""
-            if piece:
-                yield piece
-        rest = frame.unused_data or b""
-        if rest and as_clients:
-            raise _follows("lz4")
+    frames = _frames("lz4", memoryview(data), lz4.LZ4FrameDecompressor, (RuntimeError, ValueError))
+    return _only_one("lz4", frames) if as_clients else (piece for piece, _ in frames)
 
 
 def _zstd_pieces(data: bytes | memoryview, limit: int, as_clients: bool) -> Iterator[bytes]:
     zstd = _zstd()
-    rest = bytes(data)
-    while rest:
-        frame = zstd.ZstdDecompressor()
+    frames = _frames("zstd", memoryview(data), zstd.ZstdDecompressor, (zstd.ZstdError,))
+    return _only_one("zstd", frames, _ZSTD_MAGIC) if as_clients else (piece for piece, _ in frames)
+
+
+def _frames(
+    codec: str, view: memoryview, start: Callable[[], Any], errors: tuple[type[Exception], ...]
+) -> Iterator[tuple[bytes, memoryview]]:
+    """Pieces of all frames; behind the last piece of each, an empty one and what follows the frame.
+
+    Given and taken in slices. The library for lz4 copies what it has not used of what it was given, and sets aside as
+    much as it may return. And memory of which more than 128 KiB are asked for comes from the system each time.
+    """
+    position = 0
+    while position < len(view):
+        frame = start()
         while not frame.eof:
+            given = b""
+            if frame.needs_input:
+                given = bytes(view[position : position + _SLICE_BYTES])
+                position += len(given)
+                if not given:
+                    raise _garbage(codec, "it ends too early")
             try:
-                piece = frame.decompress(rest, _PIECE_BYTES)
-            except zstd.ZstdError as wrong:
-                raise _garbage("zstd", wrong) from None
-            if not piece and frame.needs_input and not frame.eof:
-                raise _garbage("zstd", "it ends too early")
-            rest = b""
+                piece = frame.decompress(given, _PIECE_BYTES)
+            except errors as wrong:
+                raise _garbage(codec, wrong) from None
             if piece:
-                yield piece
-        rest = frame.unused_data
-        if as_clients and rest.startswith(_ZSTD_MAGIC):
-            raise _follows("zstd")
+                yield piece, view[:0]
+        position -= len(frame.unused_data or b"")
+        yield b"", view[position:]
+
+
+def _only_one(codec: str, frames: Iterator[tuple[bytes, memoryview]], magic: bytes = b"") -> Iterator[bytes]:
+    """Of the frames the first, behind which no other may follow: what begins with `magic`, or anything."""
+    for piece, behind in frames:
+        if len(behind) and behind[: len(magic)] == magic:
+            raise _follows(codec)
+        yield piece
 
 
 _PIECES: dict[Compression, Callable[[bytes | memoryview, int, bool], Iterator[bytes]]] = {
