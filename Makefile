@@ -28,7 +28,7 @@ WORKERS := $(shell expr $(CORES) + 1)
 SIDE_BY_SIDE = -n $(WORKERS) --no-loadscope-reorder
 SCENARIOS := logs groups quorum replication
 
-.PHONY: help native test test-side-by-side test-fast test-long check fuzz fuzz-records demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
+.PHONY: help native native-wheel test test-side-by-side test-fast test-long check fuzz fuzz-records demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
@@ -127,6 +127,9 @@ clean: ## Remove environments and caches
 	rm -rf .venv .venv-* native/target native/Cargo.lock .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache build dist
 
 # --- the environment: built once, and again when what it is made of changes -------------------------------------------
+
+native-wheel: $(READY) ## A wheel of the native module for this platform and every Python, into dist/
+	PATH="$(abspath $(BIN)):$(dir $(CARGO)):$$PATH" $(BIN)/maturin build --quiet --release --manifest-path native/Cargo.toml --out dist
 
 native: $(READY) ## Build the native module into the environment, where there is cargo; every other target does so, too
 
