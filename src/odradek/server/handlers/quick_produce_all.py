@@ -146,11 +146,13 @@ def examined_at_once(hosts: Sequence[Hosted], batches: list[memoryview], now_ms:
     """What a look into those of several batches shows that are compressed; None if it would take long.
 
     Before the first is appended: nobody knows how much comes out of a compressed batch, and halfway through there is
-    no way back.
+    no way back. Nor may a batch be changed by then, which the declared way has to find as it came.
     """
     try:
         return [
-            hosted.partition.log.examine(batch, now_ms, AT_ONCE_BYTES) if takes_unpacking(batch) else None
+            hosted.partition.log.examine(memoryview(bytearray(batch)), now_ms, AT_ONCE_BYTES)
+            if takes_unpacking(batch)
+            else None
             for hosted, batch in zip(hosts, batches, strict=True)
         ]
     except TakesLong:
@@ -188,7 +190,8 @@ def append_several_for_all(
     promise.asked = answer
     promise.frame = _frame_of_several
     node.purgatory.bound(promise, timeout_ms=timeout_ms)
-    node.woken_fetches.lend(led, batches, outcomes)
+    written = [batch if known is None else known.batch for batch, known in zip(batches, examined, strict=True)]
+    node.woken_fetches.lend(led, written, outcomes)
     return promise
 
 

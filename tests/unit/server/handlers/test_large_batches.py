@@ -100,11 +100,14 @@ def test_the_loop_goes_on(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_several_partitions_of_which_one_takes_long(codec: Compression) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"message.timestamp.type": "LogAppendTime"}, {"compression.type": "gzip"}], ids=str
+)
+def test_several_partitions_of_which_one_takes_long(codec: Compression, settings: dict[str, str]) -> None:
     rig = Rig()
 
     async def send() -> None:
-        hosts = await rig.create_topic("t", 3)
+        hosts = await rig.create_topic("t", 3, settings)
         client = rig.connect()
         now_ms = rig.clock.now_ms()
         small = small_batch(now_ms, compression=codec)
