@@ -181,7 +181,6 @@ class _Reading:
                 raise
 
     def _show(self, records: list[ConsumerRecord]) -> None:
-        """At once, since a pipe may want very many."""
         self._shown += len(records)
         lines: list[str] = []
         for each in records:
@@ -192,9 +191,10 @@ class _Reading:
                 lines.append(json_line(record_data(each.topic, each.partition, held)))
             else:
                 emit_one_of_many(self._options, record_data(each.topic, each.partition, held), ())
-        if lines:
-            lines.append("")
-            sys.stdout.write("\n".join(lines))
+        # Line by line: of one large piece a part may be lost without an error when the reader goes away.
+        write = sys.stdout.write
+        for line in lines:
+            write(line + "\n")
 
     async def _is_at_end(self) -> bool:
         """Whether everything has been read that was there when the partitions were first seen."""
