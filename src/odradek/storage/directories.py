@@ -144,6 +144,8 @@ class LogDirectory:
             raise
         if existed and high_watermark > log.log_end_offset:
             self._found_damage(f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}")
+        log.keep_recovery_point = lambda: self.checkpoint_recovery_points(durable=True)
+        log.keep_log_start = lambda: self.checkpoint_log_starts(durable=True)
         self._on_disk[key] = None
         self._open[key] = log
         return log
@@ -163,6 +165,9 @@ class LogDirectory:
         Like Kafka, nobody removes it then: if it is the cluster that is wrong, the records are still there.
         """
         renamed = self._rename(topic, partition, STRAY_SUFFIX)
+        log = self._open.pop((topic, partition), None)
+        if log is not None:
+            log.let_go()
         logger.warning("Set aside %s, which this node does not hold any more, as %s", f"{topic}-{partition}", renamed)
 
     def purge_deleted(self, now_ms: int) -> int | None:
