@@ -199,7 +199,9 @@ class Hosting:
     def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, with_config: bool) -> None:
         hosted = self.replicas.find_by_id(topic.topic_id, index)
         if hosted is None:
-            if self._node_id in registration.replicas and not self.replicas.is_offline(topic.topic_id, index):
+            if self._node_id not in registration.replicas:
+                self._forget_offline(topic, index)
+            elif not self.replicas.is_offline(topic.topic_id, index):
                 self._host(topic, index, registration)
         elif self._node_id not in registration.replicas:
             self.replicas.remove(hosted)
@@ -208,6 +210,22 @@ class Hosting:
             if with_config:
                 hosted.partition.log.config = self._log_config_of(topic.name)
             self._reconsider(hosted, registration)
+
+    def _forget_offline(self, topic: TopicImage, index: int) -> None:
+        """It is not this node's to serve any more: should it come back, it is a new replica.
+
+        What is left of it in a directory that is well could not be opened, or broke while it was open.
+        """
+        if not self.replicas.is_offline(topic.topic_id, index):
+            return
+        self.replicas.note_online(topic.name, topic.topic_id, index)
+        for directory in self.replicas.directories:
+            is_here = directory.online and directory.holds(topic.name, index)
+            if is_here and directory.topic_id_of(topic.name, index) == topic.topic_id:
+                try:
+                    directory.set_aside(topic.name, index)
+                except OSError as failure:
+                    self.replicas.directory_error(directory, failure)
 
     def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:
         partition = hosted.partition
