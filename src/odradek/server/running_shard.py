@@ -130,6 +130,8 @@ class RunningShard:
         self._deliver(decision)
         self.state = ErrorCode.NONE
         self.forget(self._to_forget)
+        while self.tell(lambda shard, now: shard.forget_lost_topics()):
+            pass
 
     def forget(self, topics: list[str]) -> None:
         """Topics were deleted: their offsets go, at once or as soon as they are known."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.server.asking import deletion
 from tests.unit.server.group_clients import (
     QUICK,
     commit,
@@ -39,6 +40,7 @@ from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
+from odradek.server.coordinators import Coordinators
 from odradek.server.replicas import Hosted
 from odradek.storage.directories import LogDirectory
 from odradek.storage.log import Log
@@ -380,6 +382,34 @@ def test_a_recreated_topic_does_not_inherit_offsets(loading: bool) -> None:
         await asyncio.sleep(1)
         assert await committed(client) == {}
         assert await committed(client, topic="u", partitions=1) == {0: 7}
+
+    rig.run(run)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_while_nobody_coordinated_are_not_taken_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 1)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        await client.ask(commit("g", "u", {0: 7}), 9)
+        with monkeypatch.context() as away:
+            away.setattr(Coordinators, "apply", lambda *changes: None)
+            await client.ask(deletion("t"), 6)
+            await rig.create_topic("t", 3)
+        await rig.restart()
+        client = rig.connect()
+        await asyncio.sleep(1)
+        assert await committed(client) == {}
+        assert await committed(client, topic="u", partitions=1) == {0: 7}
+        hosted = log_of(rig, "g")
+        end_offset = hosted.partition.log.log_end_offset
+        await rig.restart()
+        await asyncio.sleep(1)
+        assert log_of(rig, "g").partition.log.log_end_offset == end_offset, "they are forgotten once"
 
     rig.run(run)
 

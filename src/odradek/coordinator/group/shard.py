@@ -344,6 +344,11 @@ class GroupShard:
         self.commits.forget_topics(topics, self.consumers.image.topics, out)
         return self._decision(out)
 
+    def forget_lost_topics(self) -> CoordinatorDecision:
+        out = Outcome()
+        self.commits.forget_lost_topics(self.consumers.image.topics, out)
+        return self._decision(out)
+
     # Administration.
 
     def describe(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
