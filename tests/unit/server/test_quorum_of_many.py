@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 from tests.unit.metadata.building import uuid
-from tests.unit.server.quorum_rig import QuorumRig, setting, settings_in
+from tests.unit.server.quorum_rig import SETTINGS, QuorumRig, setting, settings_in
 
 from odradek.ids import NodeId
 from odradek.metadata.records import RegisterBrokerRecord
+from odradek.values import replace
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,6 +122,22 @@ def test_who_may_become_a_voter_syncs_what_it_fetches_and_a_broker_fetches_it_ag
         await follower.start()
         await follower.quorum.caught_up()
         assert len(settings_in(follower)) == 20
+
+    rig.run(test)
+
+
+def test_an_observer_has_caught_up_with_all_that_is_committed_though_it_gets_that_in_pieces() -> None:
+    """One that registered after the first piece did not know yet which directories it had."""
+    rig = QuorumRig(3, settings=replace(SETTINGS, fetch_max_bytes=1))
+
+    async def test() -> None:
+        leader = await rig.begun()
+        for number in range(20):
+            await rig.append(leader, setting(f"s{number}"))
+        broker = rig.observer(100)
+        await broker.start()
+        await broker.quorum.caught_up()
+        assert len(settings_in(broker)) == 20
 
     rig.run(test)
 

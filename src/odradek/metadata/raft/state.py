@@ -172,7 +172,9 @@ class State:
             self.voted = ReplicaKey(held.voted_id, held.voted_directory_id)
         self._last_leader = NO_NODE if log.last_epoch > self.epoch else held.leader_id
         self.high_watermark = NO_OFFSET
-        """Known to be committed; -1 until a leader has said."""
+        """Known to be committed, and here; -1 until a leader has said."""
+        self.told_high_watermark = NO_OFFSET
+        """What leaders have said is committed, be it here or not; -1 until one has."""
         self.progress: Progress | None = None
         self._ballot: Ballot | None = None
         self._deadline_ms = 0
