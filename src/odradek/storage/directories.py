@@ -23,7 +23,7 @@ from odradek.storage.checkpoints import (
     write_offsets,
 )
 from odradek.storage.config import LogConfig
-from odradek.storage.file_names import PARTITION_METADATA
+from odradek.storage.file_names import LOG_SUFFIX, PARTITION_METADATA
 from odradek.storage.last_life import (
     CLEAN_SHUTDOWN_FILE,
     NOBODY,
@@ -106,12 +106,16 @@ class LogDirectory:
     def open_log(self, topic: str, partition: int, *, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
         """The partition's log, opened or made.
 
-        A directory that was made for another topic of this name is set aside: the cluster has deleted that one.
+        A directory that was made for another topic of this name is set aside: the cluster has deleted that one. So is
+        one with records that does not say for which it was made, as in Kafka: they may be that other one's.
         """
         key = (topic, partition)
         if key in self._on_disk:
             found_id = self.topic_id_of(topic, partition)
-            if found_id is not None and found_id != topic_id:
+            if found_id is None and self._has_records(topic, partition):
+                self._found_damage(f"{self._directory_of(topic, partition)} does not say which topic it is of")
+                self.set_aside(topic, partition)
+            elif found_id is not None and found_id != topic_id:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
         path = self._directory_of(topic, partition)
@@ -270,6 +274,11 @@ class LogDirectory:
             forget_running(self._disk, self.path)
         if self._on_disk:
             logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)
+
+    def _has_records(self, topic: str, partition: int) -> bool:
+        path = self._directory_of(topic, partition)
+        names = [name for name in self._disk.list(path) if name.endswith(LOG_SUFFIX)]
+        return any(self._disk.file_size(f"{path}/{name}") for name in names)
 
     def _rename(self, topic: str, partition: int, suffix: str) -> str:
         ending = f".{self._entropy.random_bytes(16).hex()}{suffix}"

@@ -249,7 +249,12 @@ class KeptLog:
         return unflushed >= self._flush_messages or (unflushed > 0 and now_ms - self._last_flush_ms >= self._flush_ms)
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether a sync is due, also because a sealed segment waits for it."""
+        """Whether a sync is due, also because a sealed segment waits for it, or the file that says whose log this is.
+
+        A power loss that took that file would take all the rest: nobody could tell it from a predecessor's.
+        """
+        if not self._flushed_once and self.log_end_offset > self._segments.first_offset:
+            return True
         return self._segments.active.base_offset > self.recovery_point or self.flush_due(now_ms)
 
     def flush_work(self, *, epochs: bool = True) -> FlushWork:

@@ -273,6 +273,44 @@ def test_a_log_is_not_begun_anew_where_its_start_cannot_be_kept() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (8, 10)
 
 
+@pytest.mark.parametrize("content", [None, b"version: 0\ntopic", b"version: 0\ntopic_id: \xb3\xc0"])
+def test_records_that_do_not_say_whose_they_are_are_set_aside(content: bytes | None) -> None:
+    """They may be a predecessor's, whose topic had the same name (and are served as the new one's otherwise)."""
+    machine = Machine()
+    directory = look(machine)
+    append(open_log(directory), b"whose?")
+    open_log(directory, partition=1)
+    for partition in (0, 1):
+        path = f"/data/t-{partition}/partition.metadata"
+        machine.disk.unlink(path)
+        if content is not None:
+            machine.disk.write_file(path, content)
+    directory = look(machine)
+    damage: list[bool] = []
+    directory.on_damage = lambda: damage.append(True)
+    assert values(read_all(open_log(directory, topic_id=ANOTHER_ID))) == []
+    assert damage == [True]
+    assert [name for name in machine.disk.list("/data") if name.endswith("-stray")] != []
+    open_log(directory, partition=1, topic_id=ANOTHER_ID)
+    assert damage == [True], "one without records is nobody's yet"
+    assert directory.topic_id_of("t", 1) == ANOTHER_ID
+
+
+def test_whose_a_log_is_is_synced_soon_after_its_first_record() -> None:
+    machine = Machine()
+    log = open_log(look(machine))
+    assert not log.needs_flush(NOW_MS)
+    append(log, b"first")
+    assert log.needs_flush(NOW_MS)
+    work = log.flush_work()
+    work()
+    log.flushed(work.offset)
+    append(log, b"second")
+    assert not log.needs_flush(NOW_MS)
+    machine.crash("power")
+    assert look(machine).topic_id_of("t", 0) == TOPIC_ID
+
+
 def test_long_names_stay_within_the_file_systems_limit() -> None:
     directory = look(Machine())
     log = open_log(directory, topic="x" * 249)

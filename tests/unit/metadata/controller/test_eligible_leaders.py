@@ -10,13 +10,14 @@ from tests.unit.metadata.building import (
     replayed,
     rules,
     the_partition,
+    with_config,
     with_elr,
     with_topic,
 )
 
 from odradek.configdef import ConfigKey, ConfigTable, ConfigType
 from odradek.ids import NO_NODE, NodeId
-from odradek.metadata.controller.brokers import unfence
+from odradek.metadata.controller.brokers import fence, unfence
 from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.features import update_features
 from odradek.metadata.image import Image
@@ -100,6 +101,14 @@ def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> 
     assert (after.leader, after.isr) == (2, (2,))
     assert after.elr == (() if least == "1" else (3,))  # A leader that is enough alone leaves others behind.
     assert (after.last_known_elr, after.leader_recovery_state) == ((), 0)
+
+
+def test_a_partition_counts_its_own_replicas() -> None:
+    """Partition 0 was moved to one broker: the others acknowledged with two, and who left them was not eligible."""
+    partitions = [led_by(3, [3]), led_by(1, [3, 1])]
+    image = with_config(with_topic(with_elr(cluster(broker(1), broker(3))), *partitions), **{MIN_ISR: "2"})
+    after = the_partition(replayed(image, fence(image, NodeId(1), rules(image))), 1)
+    assert (after.leader, after.isr, after.elr) == (3, (3,), (1,))
 
 
 def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
