@@ -87,7 +87,7 @@ def test_a_directory_without_the_mark_is_enough_to_doubt(directory: str) -> None
 
 
 def test_a_directory_that_is_new_says_nothing_of_the_others() -> None:
-    """Counted as a loss, it took a broker out of the ELR that had everything, and left one that had not (seed 810370)."""
+    """Counted as a loss, it took a broker with everything out of the ELR, and left one without (seed 810370)."""
 
     async def test(rig: Rig) -> None:
         rig.properties["log.dirs"] = "/data,/new"
