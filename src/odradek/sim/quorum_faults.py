@@ -14,6 +14,7 @@ from typing import Protocol
 from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE
 from odradek.sim.cluster import Cluster
 from odradek.sim.disk import Keep
+from odradek.sim.loop import Crashed
 from odradek.sim.machine import Gone, Machine
 
 STRIKE_PATIENCE_S = 6.0
@@ -235,8 +236,9 @@ class QuorumFaults:
         task.add_done_callback(self._started)
 
     def _started(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), Gone):
-            self._cluster.loop.failures.append(f"a start failed: {task.exception()!r}")
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, Gone | Crashed):
+            self._cluster.loop.failures.append(f"a start failed: {failure!r}")
 
     async def _replace(self) -> None:
         """Another process takes the place of a broker that stands still, which then goes on as if nothing had been."""

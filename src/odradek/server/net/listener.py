@@ -38,19 +38,17 @@ class ListenerScope:
         self._accepted = 0
 
     def accept(self, wire: Wire) -> WireOwner:
-        self._accepted += 1
-        connection = Connection(self, wire, self._accepted)
         if not self.serving:
             # A client served now would be told of a cluster without this broker; closed, it comes again.
-            _close_soon(wire)
-        elif len(self.connections) >= self.node.config.max_connections:
+            return _TurnedAway(wire, self.buffers)
+        if len(self.connections) >= self.node.config.max_connections:
             log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
-            _close_soon(wire)
-        else:
-            self.connections[self._accepted] = connection
-            wait_ms = self.node.quotas.connected(wire.peer_host)
-            if wait_ms:
-                connection.refuse(wait_ms)
+            return _TurnedAway(wire, self.buffers)
+        self._accepted += 1
+        connection = self.connections[self._accepted] = Connection(self, wire, self._accepted)
+        wait_ms = self.node.quotas.connected(wire.peer_host)
+        if wait_ms:
+            connection.refuse(wait_ms)
         return connection
 
     def when_lost(self, connection_id: int, told: Callable[[], None]) -> None:
@@ -108,6 +106,21 @@ class Listener:
                 self.scope.sweep(clock.monotonic_ms() - idle_ms)
 
 
-def _close_soon(wire: Wire) -> None:
-    """Close a wire that has no owner yet: it gets it when `accept` comes back, and tells it then that it is lost."""
-    asyncio.get_running_loop().call_soon(wire.close)
+class _TurnedAway:
+    """The owner of a wire that is closed as soon as it has one; what came before that is not looked at."""
+
+    def __init__(self, wire: Wire, buffers: BufferPool) -> None:
+        self._buffers = buffers
+        asyncio.get_running_loop().call_soon(wire.close)
+
+    def buffer(self) -> memoryview:
+        return self._buffers.spare.view
+
+    def received(self, count: int) -> None:
+        """Nobody is served here."""
+
+    def drained(self) -> None:
+        """Nothing is sent."""
+
+    def lost(self, why: Exception | None) -> None:
+        """Nobody knows of it."""
