@@ -77,6 +77,8 @@ class MetadataFollower:
         self._shunned_until_ms = 0
         """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
         self._followed = (LeaderEpoch(-1), NO_NODE)
+        self._closed_there: Address | None = None
+        """Who closed the connection that this node had, as long as there is no other."""
         self._complained_ms = -_COMPLAINTS_EVERY_MS
         self._asked: Awaiting | None = None
         """The answer that is waited for."""
@@ -108,17 +110,23 @@ class MetadataFollower:
             try:
                 fine = await self._fetch(address)
             except (ConnectionLost, RequestTimedOut) as lost:
+                if self._peers.was_closed_there(address):
+                    self._closed_there = address
                 self._peers.drop(address)
                 self._complain("Cannot fetch the metadata log from %s:%d: %s", *address, lost)
                 if held and isinstance(lost, ConnectionLost):
                     continue  # Connect again at once: a leader that died refuses.
                 if address == quorum.raft.leader_address:
+                    if address == self._closed_there and isinstance(lost, ConnectionLost):
+                        quorum.on_leader_ended(quorum.raft.leader_id)
                     self._shunned_until_ms = self._world.clock.monotonic_ms() + quorum.settings.fetch_timeout_ms
                     await quorum.step(quorum.raft.doubt_leader)
                 fine = False
             except KafkaError as refused:
                 self._complain("What %s:%d sent cannot be taken: %s", *address, refused)
                 fine = False
+            if fine:
+                self._closed_there = None
             self._failures = 0 if fine else self._failures + 1
             if fine:
                 self._place.maybe_ask()

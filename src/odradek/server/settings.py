@@ -408,6 +408,13 @@ class NodeSettings:
     broker_session_timeout_ms = Setting[int](
         INT, 9_000, "After how long without a heartbeat the controller takes a broker for gone.", Range(1)
     )
+    odradek_early_fencing_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether the controller fences a broker before its session ends once there is proof that its process has "
+        "ended (ADR 17); without it the session alone counts, as in Apache Kafka.",
+        dynamic=True,
+    )
     initial_broker_registration_timeout_ms = Setting[int](
         INT, 60_000, "How long a starting broker tries to register before it gives up."
     )
