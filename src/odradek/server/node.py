@@ -327,6 +327,7 @@ class Node:
                     identity.directory_ids[path],
                     self.world.entropy,
                     producer_expiration_ms=self.config.producer_id_expiration_ms,
+                    trusts_kills=self.config.odradek_trust_killed_logs_enable,
                 )
             )
 

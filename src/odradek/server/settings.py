@@ -216,6 +216,12 @@ class NodeSettings:
     metadata_log_dir = Setting[str](
         STRING, None, "The directory of the cluster's metadata, if not the first of `log.dirs`.", None, HIGH
     )
+    odradek_trust_killed_logs_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a broker that was killed vouches for its logs where the operating system has run ever since (ADR 12); "
+        "without it only a clean stop does, as in Apache Kafka: for volumes that may be detached or rolled back.",
+    )
     log_flush_scheduler_interval_ms = Setting[int](
         LONG, LONG_MAX, "How often logs are looked at for whether they must be forced to disk.", None, HIGH
     )
