@@ -80,7 +80,9 @@ class _Alteration:
         wrong = self._wrong_with(partition, asked, members)
         if wrong is not ErrorCode.NONE:
             return _refusal(index, wrong)
-        change = PartitionChange(self._electorate, topic.topic_id, index, partition, min_isr=self._rules.min_isr(topic))
+        change = PartitionChange(
+            self._electorate, topic.topic_id, index, partition, min_isr=self._rules.min_isr(topic, partition)
+        )
         if self._rules.unclean(topic):
             change.election = Election.UNCLEAN
         change.isr = tuple(NodeId(each.broker_id) for each in members)

@@ -88,7 +88,7 @@ class _Assignment:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition.directory(self._broker_id) != directory:
             change = PartitionChange(
-                self._electorate, topic.topic_id, index, partition, min_isr=self._rules.min_isr(topic)
+                self._electorate, topic.topic_id, index, partition, min_isr=self._rules.min_isr(topic, partition)
             )
             change.directories = {self._broker_id: directory}
             record = change.record()

@@ -66,7 +66,7 @@ def _elected(
     preferred = election is Election.PREFERRED
     if (partition.leader == partition.replicas[0]) if preferred else (partition.leader != NO_NODE):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+    change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic, partition))
     change.election = election
     record = change.record()
     if record is None:

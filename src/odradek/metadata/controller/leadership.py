@@ -59,14 +59,15 @@ def changed_partitions(
     gone = unclean if leaving == NO_NODE else leaving
     electorate = Electorate(image, leaving=gone, coming=coming)
     topic_before: TopicImage | None = None
-    min_isr, election = 0, Election.ONLINE
+    configured, election = 0, Election.ONLINE
     decided: dict[tuple[object, ...], PartitionChangeRecord | None] = {}
     for topic, index in partitions:
         if topic is not topic_before:
             topic_before = topic
-            min_isr = rules.min_isr(topic)
+            configured = rules.min_insync_replicas(topic)
             election = Election.UNCLEAN if rules.unclean(topic) else Election.ONLINE
         partition = topic.partitions[index]
+        min_isr = min(configured, len(partition.replicas))
         alike = (*_what_counts(partition), min_isr, election)
         if alike not in decided:
             change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=min_isr)
@@ -119,7 +120,7 @@ def preferred_leaders(image: Image, rules: TopicRules) -> list[Message]:
         if len(records) >= MAX_ELECTIONS_AT_ONCE:
             break
         partition = topic.partitions[index]
-        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic, partition))
         change.election = Election.PREFERRED
         record = change.record()
         if record is not None:
@@ -137,7 +138,7 @@ def unclean_leaders(image: Image, rules: TopicRules) -> list[Message]:
         if not rules.unclean(topic):
             continue
         partition = topic.partitions[index]
-        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+        change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic, partition))
         change.election = Election.UNCLEAN
         record = change.record()
         if record is not None:

@@ -113,7 +113,7 @@ def _change(
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     partition = topic.partitions[index]
-    change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic))
+    change = PartitionChange(electorate, topic.topic_id, index, partition, min_isr=rules.min_isr(topic, partition))
     if asked.replicas is None:
         _cancel(change, partition, name=f"{name}:{index}", unclean=rules.unclean(topic))
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from odradek.ids import NodeId
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE
-from odradek.metadata.image.topics import TopicImage
+from odradek.metadata.image.topics import PartitionRegistration, TopicImage
 from odradek.values import value
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -38,9 +38,17 @@ class TopicRules:
             **image.configs.of(BROKER_RESOURCE, str(static.node_id)),
         }
 
-    def min_isr(self, topic: TopicImage) -> int:
-        """No more than the topic has replicas."""
-        return min(int(self._of(topic.name, MIN_INSYNC_REPLICAS)), len(topic.partitions[0].replicas))
+    def min_isr(self, topic: TopicImage, partition: PartitionRegistration) -> int:
+        """No more than the partition has replicas, as its leader counts.
+
+        Apache Kafka's controller counts those of the topic's first partition, also for others with more: who left
+        their ISR is then not eligible though nothing has been acknowledged since.
+        """
+        return min(self.min_insync_replicas(topic), len(partition.replicas))
+
+    def min_insync_replicas(self, topic: TopicImage) -> int:
+        """As it is configured."""
+        return int(self._of(topic.name, MIN_INSYNC_REPLICAS))
 
     def unclean(self, topic: TopicImage) -> bool:
         return self._of(topic.name, UNCLEAN_ELECTION).strip().lower() == "true"

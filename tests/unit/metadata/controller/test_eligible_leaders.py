@@ -16,7 +16,7 @@ from tests.unit.metadata.building import (
 
 from odradek.configdef import ConfigKey, ConfigTable, ConfigType
 from odradek.ids import NO_NODE, NodeId
-from odradek.metadata.controller.brokers import unfence
+from odradek.metadata.controller.brokers import fence, unfence
 from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.features import update_features
 from odradek.metadata.image import Image
@@ -87,6 +87,15 @@ def test_another_minimum_makes_everybody_ineligible(resource_type: int, name: st
     assert the_partition(image).elr == (2,)
     assert the_partition(after).elr == ()
     assert the_partition(after).partition_epoch == the_partition(image).partition_epoch + 1
+
+
+def test_every_partition_has_the_minimum_of_its_own_replicas() -> None:
+    """Those of the first one are no measure for others: whoever leaves their ISR has all that is acknowledged then."""
+    brokers = [broker(number) for number in (1, 2, 3)]
+    partitions = [led_by(1, [1]), led_by(1, [1, 2, 3], [1, 3])]
+    _, image = set_min_isr(with_topic(with_elr(cluster(*brokers)), *partitions), TOPIC_RESOURCE, "t", "2")
+    after = the_partition(replayed(image, fence(image, NodeId(3), rules(image))), 1)
+    assert (after.isr, after.elr) == ((1,), (3,))
 
 
 @pytest.mark.parametrize("least", ["1", "2", "3"])
