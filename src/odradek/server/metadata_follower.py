@@ -1,7 +1,8 @@
 """How a node follows the metadata log: it finds the leader, fetches from it, and notices when it is gone.
 
 A connection that is reset and cannot be made again means a leader that died: voters doubt it at once. One that says
-nothing for longer than a fetch may wait is doubted soon after. Doubting only starts a pre-vote.
+nothing for longer than a fetch may wait is doubted soon after. Doubting only starts a pre-vote. Where early elections
+are switched off (ADR 10), the core's own time for fetches is waited for.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class MetadataFollower:
                     if address == self._closed_there and isinstance(lost, ConnectionLost):
                         quorum.on_leader_ended(quorum.raft.leader_id)
                     self._shunned_until_ms = self._world.clock.monotonic_ms() + quorum.settings.fetch_timeout_ms
-                    await quorum.step(quorum.raft.doubt_leader)
+                    if quorum.settings.early_elections:
+                        await quorum.step(quorum.raft.doubt_leader)
                 fine = False
             except KafkaError as refused:
                 self._complain("What %s:%d sent cannot be taken: %s", *address, refused)
@@ -324,7 +326,8 @@ class MetadataFollower:
         if self._silent_ms > self._world.clock.monotonic_ms():
             self._listen_until(self._silent_ms)
         elif self._quorum.raft.is_voter:
-            self._quorum.soon(self._quorum.raft.doubt_leader)
+            if self._quorum.settings.early_elections:
+                self._quorum.soon(self._quorum.raft.doubt_leader)
         else:
             self._give_up_on_answer(RequestTimedOut("it is silent"))
 

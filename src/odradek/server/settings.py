@@ -320,6 +320,13 @@ class NodeSettings:
     )
 
     # Producers
+    odradek_ordered_producers_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a leader has idempotent producers send again what may be overtaken by their own later batches "
+        "(ADR 19); without it they are told what Apache Kafka tells them.",
+        dynamic=True,
+    )
     producer_id_expiration_ms = Setting[int](
         INT,
         86_400_000,
@@ -413,6 +420,12 @@ class NodeSettings:
     )
     broker_session_timeout_ms = Setting[int](
         INT, 9_000, "After how long without a heartbeat the controller takes a broker for gone.", Range(1)
+    )
+    odradek_early_elections_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a voter doubts a leader of the quorum that refuses or is silent before "
+        "`controller.quorum.fetch.timeout.ms` is over (ADR 10); without it that alone counts, as in Apache Kafka.",
     )
     odradek_early_fencing_enable = Setting[bool](
         BOOLEAN,
