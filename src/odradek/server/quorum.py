@@ -125,6 +125,8 @@ class Quorum:
         """Told the epoch in which this node may decide, once it may, and None when it may not any more."""
         self.on_leader: Callable[[], None] = lambda: None
         """Told when the leader, its address or its epoch is another."""
+        self.on_leader_ended: Callable[[NodeId], None] = lambda leader_id: None
+        """Told when the leader has closed the connection on which this node followed it and cannot be reached again."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when this node's log and the quorum's cannot be brought together: the node must stop."""
 

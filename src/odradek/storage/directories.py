@@ -61,8 +61,13 @@ class LogDirectory:
         entropy: Entropy,
         *,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        trusts_kills: bool = True,
     ) -> None:
-        """Look what is in a directory that this process has locked."""
+        """Look what is in a directory that this process has locked.
+
+        `trusts_kills` says whether a process that was killed can have lost nothing of it (ADR 12); else only a clean
+        stop says so.
+        """
         self._disk = disk
         self._entropy = entropy
         self.producer_expiration_ms = producer_expiration_ms
@@ -71,7 +76,8 @@ class LogDirectory:
         self.online = True
         self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
         """Whether the last shutdown was. The mark is gone by now: from the first append on it would be a lie."""
-        self.last_life = clean_life(disk, path) if self.was_clean else running_life(disk, path)
+        self._trusts_kills = trusts_kills
+        self.last_life = self._read_last_life()
         """Of the broker whose logs are here whole, if there is one: what it had acknowledged is here (KIP-966)."""
         self.on_damage: Callable[[], None] = lambda: None
         """Told when something is missing here that neither a clean stop nor a killed process leaves out.
@@ -223,8 +229,8 @@ class LogDirectory:
             self._let_go()
 
     def mark_running(self, life: LastLife) -> None:
-        """Say whose logs these are from now on, for a start after this process was killed."""
-        if self.online:
+        """Say whose logs these are from now on, for a start after this process was killed; where such are trusted."""
+        if self.online and self._trusts_kills:
             mark_running(self._disk, self.path, life)
 
     def mark_clean_shutdown(self, *, broker_epoch: int = -1) -> None:
@@ -238,6 +244,11 @@ class LogDirectory:
         self.last_life = NOBODY
         with suppress(OSError):
             forget_running(self._disk, self.path)
+
+    def _read_last_life(self) -> LastLife:
+        if self.was_clean:
+            return clean_life(self._disk, self.path)
+        return running_life(self._disk, self.path) if self._trusts_kills else NOBODY
 
     def _found_damage(self, what: str) -> None:
         logger.warning("Data was lost in %s: %s", self.path, what)
@@ -266,7 +277,7 @@ class LogDirectory:
                     self._on_disk[key] = None
         if self.was_clean:
             with suppress(OSError):  # A full disk, perhaps: then it is not known that nothing is lost by a kill.
-                mark_running(self._disk, self.path, self.last_life)
+                self.mark_running(self.last_life)
             self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._disk.sync_directory(self.path)  # A power loss must not bring it back: torn logs would be trusted.
             return

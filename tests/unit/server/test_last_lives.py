@@ -77,6 +77,29 @@ def test_one_whose_machine_went_down_does_not() -> None:
     on_rig(test)
 
 
+def test_with_the_switch_off_only_a_clean_stop_vouches() -> None:
+    """As in Apache Kafka; also where the switch was on before, and once it is on again."""
+
+    async def test(rig: Rig) -> None:
+        assert rig.world.disk.exists(f"/data/{MARK}")
+        rig.properties["odradek.trust.killed.logs.enable"] = "false"
+        for _ in range(2):
+            told, _ = await told_after_crash(rig)
+            assert told == -1
+            assert not rig.world.disk.exists(f"/data/{MARK}")
+        before = rig.node.lifecycle.broker_epoch
+        await rig.restart()
+        assert rig.node.lifecycle.previous_epoch == before
+        assert not rig.world.disk.exists(f"/data/{MARK}")
+        rig.properties["odradek.trust.killed.logs.enable"] = "true"
+        told, _ = await told_after_crash(rig)
+        assert told == -1
+        told, before = await told_after_crash(rig)
+        assert told == before
+
+    on_rig(test)
+
+
 @pytest.mark.parametrize("directory", ["/a", "/b"])
 def test_a_directory_without_the_mark_is_enough_to_doubt(directory: str) -> None:
     async def test(rig: Rig) -> None:

@@ -52,6 +52,48 @@ def test_a_killed_leader_is_replaced_within_tens_of_milliseconds(seed: int) -> N
     rig.run(test)
 
 
+@pytest.mark.parametrize("how", ["killed", "held"])
+def test_with_early_elections_switched_off_a_lost_leader_is_missed_after_the_fetch_timeout(how: str) -> None:
+    """As by the voters of Apache Kafka."""
+    rig = QuorumRig(3, settings=replace(SETTINGS, early_elections=False))
+
+    async def test() -> None:
+        leader = await rig.begun()
+        await asyncio.sleep(5)
+        if how == "killed":
+            leader.crash()
+        else:
+            assert leader.life is not None
+            leader.life.held = []
+        began = rig.loop.time()
+        await rig.active()
+        assert 1.5 < rig.loop.time() - began < 4
+
+    rig.run(test)
+
+
+def test_the_end_of_the_leaders_process_is_told_and_a_reset_is_not() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await rig.begun()
+        told: list[int] = []
+        for seat in rig.seats:
+            seat.quorum.on_leader_ended = told.append
+        for wire in rig.internet.open_wires():
+            wire.reset()
+        await asyncio.sleep(2)
+        assert told == []
+        leader = await rig.active()
+        leader.crash()
+        await rig.active()
+        await asyncio.sleep(0.2)
+        assert told
+        assert set(told) == {leader.node_id}
+
+    rig.run(test)
+
+
 def test_a_follower_that_comes_to_lead_writes_records_in_the_versions_of_the_cluster() -> None:
     rig = QuorumRig(3)
 

@@ -54,6 +54,7 @@ class Answers(ABC):
         "_answers",
         "_clock",
         "_closed",
+        "_closed_here",
         "_paused",
         "_scope",
         "_sends_soon",
@@ -74,6 +75,8 @@ class Answers(ABC):
         self._paused = False
         """Whether nothing is read at present."""
         self._closed = False
+        self._closed_here = False
+        """Whether this node has closed it, and not the peer."""
         self.last_request_ms = self._clock.monotonic_ms()
 
     @abstractmethod
@@ -93,6 +96,7 @@ class Answers(ABC):
         self._wire.widen()
 
     def close(self) -> None:
+        self._closed_here = True
         self._wire.close()
 
     def suspended(self) -> list[Suspended[Message | None]]:
@@ -227,7 +231,7 @@ class Answers(ABC):
         if self._answers:
             self._flush()
         if not self._closed:
-            self._wire.close()
+            self.close()
 
     # Of requests that failed.
 

@@ -32,7 +32,7 @@ class ListenerScope:
         self.max_request_bytes = node.config.socket_request_max_bytes
         self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
-        self._when_lost: dict[int, list[Callable[[], None]]] = {}
+        self._when_lost: dict[int, list[Callable[[bool], None]]] = {}
         self.serving = False
         """The port is open before anybody is served, because the node tells others which port it is."""
         self._accepted = 0
@@ -51,15 +51,18 @@ class ListenerScope:
             connection.refuse(wait_ms)
         return connection
 
-    def when_lost(self, connection_id: int, told: Callable[[], None]) -> None:
-        """Have it told once that connection is gone."""
+    def when_lost(self, connection_id: int, told: Callable[[bool], None]) -> None:
+        """Have it told once that connection is gone, and whether the process at the other end closed it, or has ended.
+
+        That is what its system says in its name; what the network loses, and what is closed here, says nothing of it.
+        """
         self._when_lost.setdefault(connection_id, []).append(told)
 
-    def forget(self, connection_id: int) -> None:
+    def forget(self, connection_id: int, *, closed_by_peer: bool) -> None:
         """A connection is gone."""
         self.connections.pop(connection_id, None)
         for told in self._when_lost.pop(connection_id, ()):
-            told()
+            told(closed_by_peer)
 
     def close(self) -> None:
         for connection in list(self.connections.values()):

@@ -10,7 +10,6 @@ from tests.unit.metadata.building import (
     replayed,
     rules,
     the_partition,
-    with_config,
     with_elr,
     with_topic,
 )
@@ -90,6 +89,15 @@ def test_another_minimum_makes_everybody_ineligible(resource_type: int, name: st
     assert the_partition(after).partition_epoch == the_partition(image).partition_epoch + 1
 
 
+def test_every_partition_has_the_minimum_of_its_own_replicas() -> None:
+    """Those of the first one are no measure for others: whoever leaves their ISR has all that is acknowledged then."""
+    brokers = [broker(number) for number in (1, 2, 3)]
+    partitions = [led_by(1, [1]), led_by(1, [1, 2, 3], [1, 3])]
+    _, image = set_min_isr(with_topic(with_elr(cluster(*brokers)), *partitions), TOPIC_RESOURCE, "t", "2")
+    after = the_partition(replayed(image, fence(image, NodeId(3), rules(image))), 1)
+    assert (after.isr, after.elr) == ((1,), (3,))
+
+
 @pytest.mark.parametrize("least", ["1", "2", "3"])
 def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> None:
     """Nothing is acknowledged meanwhile; forgotten, the partition would have no leader for good."""
@@ -101,14 +109,6 @@ def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> 
     assert (after.leader, after.isr) == (2, (2,))
     assert after.elr == (() if least == "1" else (3,))  # A leader that is enough alone leaves others behind.
     assert (after.last_known_elr, after.leader_recovery_state) == ((), 0)
-
-
-def test_a_partition_counts_its_own_replicas() -> None:
-    """Partition 0 was moved to one broker: the others acknowledged with two, and who left them was not eligible."""
-    partitions = [led_by(3, [3]), led_by(1, [3, 1])]
-    image = with_config(with_topic(with_elr(cluster(broker(1), broker(3))), *partitions), **{MIN_ISR: "2"})
-    after = the_partition(replayed(image, fence(image, NodeId(1), rules(image))), 1)
-    assert (after.leader, after.isr, after.elr) == (3, (3,), (1,))
 
 
 def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
