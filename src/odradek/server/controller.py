@@ -26,7 +26,12 @@ from odradek.metadata.controller.brokers import (
 )
 from odradek.metadata.controller.directories import assign_replicas_to_dirs
 from odradek.metadata.controller.heartbeats import broker_heartbeat, unchanged
-from odradek.metadata.controller.leadership import MAX_ELECTIONS_AT_ONCE, preferred_leaders, unclean_leaders
+from odradek.metadata.controller.leadership import (
+    MAX_ELECTIONS_AT_ONCE,
+    impossible_eligible_leaders,
+    preferred_leaders,
+    unclean_leaders,
+)
 from odradek.metadata.controller.producer_ids import allocate_producer_ids
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
@@ -160,8 +165,7 @@ class Controller:
         image = self._quorum.image
         self._activated_at = image.provenance.offset
         self._watch.start()
-        first = self._queue.begin(self._first_records)
-        self._tasks = [asyncio.create_task(self._settle(first))]
+        self._tasks = [asyncio.create_task(self._settle(self._begin()))]
         if self._config.auto_leader_rebalance_enable:
             balance_s = self._config.leader_imbalance_check_interval_seconds
             self._tasks.append(asyncio.create_task(self._every(balance_s, preferred_leaders)))
@@ -196,7 +200,12 @@ class Controller:
     def _is_early(self) -> bool:
         return self._config.odradek_early_fencing_enable
 
-    async def _settle(self, first: asyncio.Future[None]) -> None:
+    def _begin(self) -> asyncio.Future[tuple[None, None]]:
+        """What is decided before anybody is elected."""
+        first = self._queue.begin(self._first_records)
+        return asyncio.gather(first, self._queue.submit(self._impossible_eligible_leaders))
+
+    async def _settle(self, first: asyncio.Future[tuple[None, None]]) -> None:
         """End what a predecessor left open, and begin an empty log."""
         while True:
             try:
@@ -205,7 +214,7 @@ class Controller:
             except KafkaError as refused:
                 log.error("The first records of this controller could not be written: %s", refused)
                 await asyncio.sleep(RETRY_S)
-                first = self._queue.begin(self._first_records)
+                first = self._begin()
 
     def _first_records(self, image: Image, _at: Offset) -> Decision[Message, None]:
         records: list[Message] = []
@@ -213,6 +222,16 @@ class Controller:
             records.append(AbortTransactionRecord())
         if not image.features.metadata_version:
             records += activation_records(self._bootstrap, min_insync_replicas=self._config.min_insync_replicas)
+        return decided(records, None)
+
+    def _impossible_eligible_leaders(self, image: Image, _at: Offset) -> Decision[Message, None]:
+        records = list(impossible_eligible_leaders(image, self._rules(image)))
+        if records:
+            log.warning(
+                "An earlier release has left eligible leaders that may lack what is committed: they are forgotten "
+                "(partitions: %d)",
+                len(records),
+            )
         return decided(records, None)
 
     async def _every(self, period_s: float, elect: Callable[[Image, TopicRules], list[Message]]) -> None:

@@ -91,6 +91,9 @@ class LogDirectory:
         self._doomed: list[tuple[int, str, Log | None]] = []
         self._set_aside: dict[TopicPartition, None] = {}
         """Partitions that were deleted here, or are no more this node's: checkpoints may still speak of them."""
+        self._strays: dict[TopicPartition, list[str]] = {}
+        """Directories that an earlier start had set aside, by the partition they were of."""
+        self._brought_back: dict[TopicPartition, None] = {}
         self._look_around()
 
     @property
@@ -124,12 +127,17 @@ class LogDirectory:
             elif found_id is not None and found_id != topic_id:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
+        if existed and key not in self._brought_back:
+            for stray in self.strays_of(topic, partition, topic_id):
+                logger.warning("%s is an earlier log of %s-%d, which is not used", stray, topic, partition)
         path = self._directory_of(topic, partition)
         high_watermark = self._written[HIGH_WATERMARK_CHECKPOINT].get(key, 0)
         if not existed:
             if high_watermark and key not in self._set_aside:
                 self._found_damage(f"{path} is gone")
             self._forget_predecessor(key)
+        is_brought_back = key in self._brought_back
+        noted_start = self._written[LOG_START_OFFSET_CHECKPOINT].get(key, 0)
         try:
             log = Log.open(
                 self._disk,
@@ -139,10 +147,10 @@ class LogDirectory:
                 topic_id=topic_id,
                 config=config,
                 now_ms=now_ms,
-                recovery_point=self._written[RECOVERY_POINT_CHECKPOINT].get(key, 0),
-                log_start_offset=self._written[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
+                recovery_point=0 if is_brought_back else self._written[RECOVERY_POINT_CHECKPOINT].get(key, 0),
+                log_start_offset=noted_start,
                 high_watermark=self._written[HIGH_WATERMARK_CHECKPOINT].get(key),
-                clean=self.was_clean,
+                clean=self.was_clean and not is_brought_back,
                 on_damage=self._found_damage,
                 producer_expiration_ms=self.producer_expiration_ms,
                 draw=self._entropy.below,
@@ -153,9 +161,13 @@ class LogDirectory:
                     self._disk.remove_directory(path)
             raise
         if existed and high_watermark > log.log_end_offset:
-            self._found_damage(f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}")
+            what = f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}"
+            if noted_start > log.log_end_offset:
+                what += " (unless both were noted by an earlier release, of a topic of that name that is deleted)"
+            self._found_damage(what)
         log.keep_recovery_point = lambda: self.checkpoint_recovery_points(durable=True)
         log.keep_log_start = lambda: self.checkpoint_log_starts(durable=True)
+        self._brought_back.pop(key, None)
         self._on_disk[key] = None
         self._open[key] = log
         return log
@@ -179,6 +191,23 @@ class LogDirectory:
         if log is not None:
             log.let_go()
         logger.warning("Set aside %s, which this node does not hold any more, as %s", f"{topic}-{partition}", renamed)
+
+    def strays_of(self, topic: str, partition: int, topic_id: Uuid) -> list[str]:
+        """What an earlier start had set aside that is a log of this very topic."""
+        paths = [f"{self.path}/{name}" for name in self._strays.get((topic, partition), ())]
+        ids = [read_partition_metadata(self._disk, f"{path}/{PARTITION_METADATA}") for path in paths]
+        return [path for path, found_id in zip(paths, ids, strict=True) if found_id == topic_id]
+
+    def bring_back(self, topic: str, partition: int, stray: str) -> None:
+        """Take a log that was set aside for the partition's: nobody knows how that start, or the one before, ended."""
+        logger.warning("Brought back %s-%d from %s: the cluster counts on it", topic, partition, stray)
+        key = (topic, partition)
+        self._disk.rename(stray, self._directory_of(topic, partition))
+        self._disk.sync_directory(self.path)
+        self._strays[key].remove(stray.rpartition("/")[2])
+        self._set_aside.pop(key, None)
+        self._brought_back[key] = None
+        self._on_disk[key] = None
 
     def purge_deleted(self, now_ms: int) -> int | None:
         """Remove directories whose delay is over; when the next one is due."""
@@ -269,6 +298,8 @@ class LogDirectory:
                 key = parse_directory_name(name.rpartition(".")[0])
                 if key is not None:
                     self._set_aside[key] = None
+                    if name.endswith(STRAY_SUFFIX):
+                        self._strays.setdefault(key, []).append(name)
                 if name.endswith(DELETE_SUFFIX):
                     self._doomed.append((0, f"{self.path}/{name}", None))
             elif not name.endswith(FUTURE_SUFFIX):

@@ -194,7 +194,7 @@ class State:
             self._move_to(LeaderEpoch(log.last_epoch))
         elif held.leader_id != NO_NODE and self.voted is None:
             self.voted = ReplicaKey(held.leader_id)  # Nobody else can lead this epoch.
-        is_new = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
+        is_new = state is None and self.has_nothing
         if is_new and amnesia is None and self.is_voter and not membership.is_dynamic and not self.is_lone_voter:
             self._know_no_more(Amnesia())
         if held.leader_id == me.node_id:
@@ -218,6 +218,11 @@ class State:
     @property
     def is_lone_voter(self) -> bool:
         return self.is_voter and len(self.membership.voters) == 1
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no record has come here yet, or all are lost."""
+        return self._log.log_end_offset == 0 and self._newest_snapshot() is None
 
     @property
     def may_stand(self) -> bool:

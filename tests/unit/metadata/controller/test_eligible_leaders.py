@@ -19,6 +19,7 @@ from odradek.ids import NO_NODE, NodeId
 from odradek.metadata.controller.brokers import fence, unfence
 from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.features import update_features
+from odradek.metadata.controller.leadership import impossible_eligible_leaders
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.records import ClearElrRecord, ConfigRecord
@@ -133,3 +134,34 @@ def test_the_feature_on_again_finds_nobody_eligible() -> None:
     ]
     _, after = raise_feature(with_topic(cluster(broker(1), broker(2)), *partitions))
     assert [each.elr for each in after.topics.by_name["t"].partitions] == [(), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "elr", "left"),
+    [
+        ([1, 2], [1, 2], [3], ()),  # A removed replica stayed eligible.
+        ([1, 2, 3], [1, 2], [3], ()),  # ClearElrRecord passed over a topic of its own delta: two are enough.
+        ([1, 2], [1], [2, 3], ()),  # 2 was removed like 3, and is a replica again, with nothing.
+        ([1, 2], [], [1, 2, 3], (1, 2)),  # Nobody is in sync: one of these has it all.
+        ([1, 2, 3], [1], [2, 3], (2, 3)),
+        ([1, 2, 3], [], [1, 2], (1, 2)),
+    ],
+)
+def test_what_earlier_versions_left_in_elrs_is_forgotten_before_anybody_is_elected(
+    replicas: list[int], isr: list[int], elr: list[int], left: tuple[int, ...]
+) -> None:
+    leader = isr[0] if isr else -1
+    partition = led_by(leader, replicas, isr, eligible_leader_replicas=elr, last_known_elr=[] if isr else [1])
+    image = with_topic(with_elr(cluster(*map(broker, (1, 2, 3)))), partition)
+    image = replayed(image, [min_isr_of_all("2")])
+    records = list(impossible_eligible_leaders(image, rules(image)))
+    after = the_partition(replayed(image, records))
+    assert (after.elr, after.leader, after.isr) == (left, leader, tuple(isr))
+    assert after.leader_epoch == the_partition(image).leader_epoch
+    assert after.last_known_elr == the_partition(image).last_known_elr
+    assert after.partition_epoch - the_partition(image).partition_epoch == len(records) == (tuple(elr) != left)
+    assert not list(impossible_eligible_leaders(replayed(image, records), rules(image)))
+
+
+def min_isr_of_all(text: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=ALL_BROKERS, name=MIN_ISR, value=text)
