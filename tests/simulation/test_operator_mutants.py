@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
+from odradek.metadata.controller.elections import PartitionChange
+from odradek.metadata.image.topics import TopicChanges, TopicImage, TopicsDelta, forgotten_elr
+from odradek.metadata.records import ClearElrRecord
+from odradek.ports import FileSlice
+from odradek.protocol.codec import Message
+from odradek.server.hosting import Hosting
+from odradek.server.running_shard import RunningShard
 from odradek.sim import operators, replication_cluster
 from odradek.sim.run import play
 from odradek.storage.directories import LogDirectory
@@ -60,3 +71,95 @@ def test_a_redirected_move_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> N
 def test_eligible_leaders_that_outlive_another_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configs, "forgotten_eligible_leaders", lambda *_, **__: [])
     assert caught(*LOST, steps=("_set_min_insync",))
+
+
+@pytest.mark.slow
+def test_a_cleared_elr_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's record, replayed on nothing that the same delta has made: a node that starts has it all in one."""
+
+    def cleared(topics: Iterable[TopicImage]) -> Iterator[Message]:
+        for topic in topics:
+            if any(partition.elr or partition.last_known_elr for partition in topic.partitions):
+                yield ClearElrRecord(topic_name=topic.name)
+
+    names = TopicsDelta._names
+    monkeypatch.setattr(configs, "forgotten_eligible_leaders", cleared)
+    monkeypatch.setattr(
+        TopicsDelta, "_names", lambda self: [each for each in names(self) if each[0] in self._base.by_id]
+    )
+    assert caught(*LOST, "committed", steps=("_set_min_insync",))
+
+
+@pytest.mark.slow
+def test_removed_replicas_that_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(self: PartitionChange) -> None:
+        candidates = dict.fromkeys(sorted((*self._elr, *self._partition.isr)))
+        enough = len(self.isr) >= self._min_isr
+        left = [each for each in candidates if each not in self.isr and each != self.unclean_replica]
+        self._elr = () if enough else tuple(left)
+
+    monkeypatch.setattr(PartitionChange, "_settle_elr", settle)
+    assert caught(*LOST, steps=("_move", "_set_min_insync"))
+
+
+@pytest.mark.slow
+def test_another_minimum_that_takes_the_last_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: a partition that nobody leads when it changes has no leader for good."""
+
+    def forgotten(topics: Iterable[TopicImage]) -> Iterator[Message]:
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                if partition.elr or partition.last_known_elr:
+                    yield forgotten_elr(topic.topic_id, index)
+
+    monkeypatch.setattr(configs, "forgotten_eligible_leaders", forgotten)
+    assert caught("operated topics are not whole", *LOST, steps=("_set_min_insync",))
+
+
+@pytest.mark.slow
+def test_partitions_before_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = Hosting.apply_topics_gradually
+
+    async def without(self: Hosting, topics: TopicChanges, changed: Any = ()) -> None:
+        await apply(self, topics, ())
+
+    monkeypatch.setattr(Hosting, "apply_topics_gradually", without)
+    assert caught(*LOST, steps=("_set_min_insync",))
+
+
+def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stubborn(self: RunningShard, chunk_bytes: int) -> None:
+        partition_log, newest = self.hosted.partition.log, Newest()
+        offset: int = partition_log.log_start_offset
+        while offset < partition_log.log_end_offset:
+            read = partition_log.read(
+                offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
+            )
+            end = newest.add(read.records.read() if isinstance(read.records, FileSlice) else read.records)
+            if end is None:
+                break
+            offset = end
+            await self._coordinators.give_way()
+        for record in newest.records(GROUP_RECORDS):
+            self.shard.replay(record)
+        self.begin()
+
+    monkeypatch.setattr(RunningShard, "load", stubborn)
+    assert caught("began after it had resigned", steps=("_pass_on_coordinator",))
+
+
+def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is known, so it is taken not to be deleted."""
+    forget = RunningShard.forget
+
+    def by_name(self: RunningShard, topics: Iterable[str]) -> None:
+        known = self.shard.consumers.image.topics.by_name
+        forget(self, [each for each in topics if each not in known])
+
+    monkeypatch.setattr(RunningShard, "forget", by_name)
+    assert caught("which nobody committed", steps=("_recreate",))
+
+
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupShard, "_may_exist", lambda self, topic_id: True)
+    assert caught("which nobody committed", steps=("_recreate", "_pass_on_coordinator"))

@@ -301,22 +301,25 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
     rig.run(run)
 
 
-def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
-    """Another leads the partition for a moment."""
-    coordinators, partition = rig.node.coordinators, hosted.partition
+def elect(rig: Rig, hosted: Hosted, leader: NodeId) -> None:
+    coordinators, state = rig.node.coordinators, hosted.partition.state
     topic = rig.node.image.topics.by_name["__consumer_offsets"]
     touched = PartitionsOf(topic, (hosted.index,), topic)
     changes = TopicChanges(created=(), changed=(touched,), deleted=())
-    for leader in (NodeId(2), partition.node_id):
-        state = partition.state
-        elected = replace(
-            state,
-            leader=leader,
-            partition_epoch=state.partition_epoch + 1,
-            leader_epoch=LeaderEpoch(state.leader_epoch + 1),
-        )
-        partition.apply(elected, now_ms=rig.clock.monotonic_ms())
-        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+    elected = replace(
+        state,
+        leader=leader,
+        partition_epoch=state.partition_epoch + 1,
+        leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+    )
+    hosted.partition.apply(elected, now_ms=rig.clock.monotonic_ms())
+    coordinators.apply(coordinators._image, Changes(topics=changes, configs=(), brokers_changed=False))
+
+
+def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
+    """Another leads the partition for a moment."""
+    for leader in (NodeId(2), hosted.partition.node_id):
+        elect(rig, hosted, leader)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5, 35])
@@ -380,6 +383,42 @@ def test_a_recreated_topic_does_not_inherit_offsets(loading: bool) -> None:
         await asyncio.sleep(1)
         assert await committed(client) == {}
         assert await committed(client, topic="u", partitions=1) == {0: 7}
+
+    rig.run(run)
+
+
+def test_a_topic_recreated_while_nobody_coordinated_does_not_inherit_offsets() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await rig.create_topic("u", 1)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        await client.ask(commit("g", "u", {0: 7}), 9)
+        hosted = log_of(rig, "g")
+        elect(rig, hosted, NodeId(2))
+        recreate_topic(rig, "t")
+        elect(rig, hosted, hosted.partition.node_id)
+        await asyncio.sleep(1)
+        assert await committed(client) == {}
+        assert await committed(client, topic="u", partitions=1) == {0: 7}
+
+    rig.run(run)
+
+
+def test_offsets_of_a_deleted_topic_go_once_the_log_takes_it() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        rig.device.capacity = rig.device.used
+        recreate_topic(rig, "t")
+        await asyncio.sleep(1)
+        assert await committed(client) == {0: 5, 1: 6}
+        rig.device.capacity = 1 << 40
+        await asyncio.sleep(10)
+        assert await committed(client) == {}
 
     rig.run(run)
 
