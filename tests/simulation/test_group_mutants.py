@@ -21,6 +21,7 @@ from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.sim.faults import Faults
 from odradek.sim.run import play
 
 SEEDS = range(500, 540)
@@ -165,5 +166,12 @@ def test_a_group_that_a_refused_deletion_hides(monkeypatch: pytest.MonkeyPatch) 
                 self.groups.pop(record.key.group, None)
         return told
 
+    make = Faults.__init__
+
+    def full(self: Faults, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        self._kinds = ((1, self._fill_disk),)
+
+    monkeypatch.setattr(Faults, "__init__", full)
     monkeypatch.setattr(GroupShard, "refused", hiding)
-    assert caught("brief was deleted, and ", power=False)
+    assert caught(" was deleted, and its offset of ", power=False)
