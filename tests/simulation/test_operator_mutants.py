@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
-from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
 from odradek.metadata.controller.elections import PartitionChange
@@ -149,17 +148,5 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
 
 
 def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name is known, so it is taken not to be deleted."""
-    forget = RunningShard.forget
-
-    def by_name(self: RunningShard, topics: Iterable[str]) -> None:
-        known = self.shard.consumers.image.topics.by_name
-        forget(self, [each for each in topics if each not in known])
-
-    monkeypatch.setattr(RunningShard, "forget", by_name)
+    monkeypatch.setattr(RunningShard, "forget", lambda self, topics: None)
     assert caught("which nobody committed", steps=("_recreate",))
-
-
-def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupShard, "_may_exist", lambda self, topic_id: True)
-    assert caught("which nobody committed", steps=("_recreate", "_pass_on_coordinator"))
