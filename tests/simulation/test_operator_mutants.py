@@ -11,13 +11,13 @@ from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
 from odradek.metadata.controller.elections import PartitionChange
-from odradek.metadata.image.topics import TopicChanges, TopicImage, TopicsDelta, forgotten_elr
+from odradek.metadata.image.topics import TopicImage, TopicsDelta, forgotten_elr
 from odradek.metadata.records import ClearElrRecord
 from odradek.ports import FileSlice
 from odradek.protocol.codec import Message
-from odradek.server.hosting import Hosting
 from odradek.server.running_shard import RunningShard
 from odradek.sim import operators, replication_cluster
+from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.run import play
 from odradek.storage.directories import LogDirectory
 
@@ -25,9 +25,17 @@ SEEDS = range(400, 460)
 LOST = ("was acknowledged", "was read at", "became", "is not the same on", "stands ", "ends at")
 
 
-def caught(*expected: str, steps: tuple[str, ...] = (), **options: Any) -> bool:
-    """Whether some seed breaks a promise in these words; `steps` are those that the operator takes, if not all."""
-    make = operators.Operator.__init__
+def caught(*expected: str, steps: tuple[str, ...] = (), aims: tuple[str, ...] = (), **options: Any) -> bool:
+    """Whether some seed breaks a promise in these words.
+
+    `steps` are those that the operator takes, and `aims` the faults that are drawn, if not all.
+    """
+    make, make_faults = operators.Operator.__init__, ReplicationFaults.__init__
+
+    def aimed_faults(self: ReplicationFaults, *arguments: Any, **given: Any) -> None:
+        make_faults(self, *arguments, **given)
+        if aims:
+            self.kinds = [(1, getattr(self, aim)) for aim in aims]
 
     def aimed(self: operators.Operator, *arguments: Any, **given: Any) -> None:
         make(self, *arguments, **given)
@@ -36,6 +44,7 @@ def caught(*expected: str, steps: tuple[str, ...] = (), **options: Any) -> bool:
 
     with pytest.MonkeyPatch.context() as aiming:
         aiming.setattr(operators.Operator, "__init__", aimed)
+        aiming.setattr(ReplicationFaults, "__init__", aimed_faults)
         aiming.setattr(replication_cluster, "OPERATED", 1.0)
         aiming.setattr(replication_cluster, "TWO_DIRECTORIES", 0.0)
         return any(
@@ -86,7 +95,7 @@ def test_a_cleared_elr_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         TopicsDelta, "_names", lambda self: [each for each in names(self) if each[0] in self._base.by_id]
     )
-    assert caught(*LOST, "committed", steps=("_set_min_insync",))
+    assert caught(*LOST, "committed", steps=("_set_min_insync",), aims=("strike_last_in_sync", "_kill", "_restart"))
 
 
 @pytest.mark.slow
@@ -112,18 +121,8 @@ def test_another_minimum_that_takes_the_last_candidates(monkeypatch: pytest.Monk
                     yield forgotten_elr(topic.topic_id, index)
 
     monkeypatch.setattr(configs, "forgotten_eligible_leaders", forgotten)
-    assert caught("operated topics are not whole", *LOST, steps=("_set_min_insync",))
-
-
-@pytest.mark.slow
-def test_partitions_before_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    apply = Hosting.apply_topics_gradually
-
-    async def without(self: Hosting, topics: TopicChanges, changed: Any = ()) -> None:
-        await apply(self, topics, ())
-
-    monkeypatch.setattr(Hosting, "apply_topics_gradually", without)
-    assert caught(*LOST, steps=("_set_min_insync",))
+    aims = ("strike_last_in_sync", "strike_unseen")
+    assert caught("operated topics are not whole", *LOST, steps=("_set_min_insync",), aims=aims)
 
 
 def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from odradek.replication.surroundings import Surroundings
 from odradek.server import directories as server_directories
 from odradek.server import fetch_collector, node
 from odradek.server.last_lives import LastLives
-from odradek.server.quorum import Quorum
 from odradek.server.running_shard import RunningShard
 from odradek.sim import replication_cluster
 from odradek.sim.disk import SimulatedDisk
@@ -307,22 +306,3 @@ def test_a_dropped_directory_that_nobody_misses(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(LastLives, "last_life", forgetful)
     monkeypatch.setattr(PartitionChange, "_begins_anew", lambda *_: False)
     assert caught(*LOST, aims=("lose_directory_of_last",))
-
-
-@pytest.mark.slow
-def test_an_empty_last_leader(monkeypatch: pytest.MonkeyPatch, two_directories: None) -> None:
-    """As in Kafka: whoever led last leads again, though another has the data and it has an empty disk."""
-    monkeypatch.setattr(PartitionChange, "_begins_anew", lambda *_: False)
-    assert caught(*LOST, aims=("lose_directory_of_last",))
-
-
-@pytest.mark.slow
-def test_a_broker_that_has_caught_up_with_the_first_piece(
-    monkeypatch: pytest.MonkeyPatch, two_directories: None
-) -> None:
-    async def soon(self: Quorum) -> None:
-        await self.in_touch()
-        await self._replay.until(self.raft.high_watermark, None)
-
-    monkeypatch.setattr(Quorum, "caught_up", soon)
-    assert caught("started though /more is not mounted", *LOST, aims=("change_directories",), power=True)
