@@ -5,11 +5,9 @@ None of it may stop the node, hang who waits, or cost another group anything.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -26,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from tests.leftovers import forget_sockets
 
 from odradek.testing.cluster import ClusterNode, running_cluster
 
@@ -166,9 +165,7 @@ class Member(threading.Thread):
         self.join(PATIENCE_S)
         assert not self.is_alive()
         del self._consumer
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()  # kafka-python leaves sockets open whose connections failed.
+        forget_sockets()
 
 
 def refused_or_in(consumer: Consumer, failures: list[object]) -> bool:

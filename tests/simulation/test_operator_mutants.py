@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
 from odradek.metadata.controller.elections import PartitionChange
@@ -149,3 +150,10 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
 def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunningShard, "forget", lambda self, topics: None)
     assert caught("which nobody committed", steps=("_recreate",))
+
+
+@pytest.mark.slow
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupShard, "_may_exist", lambda self, topic_id: True)
+    monkeypatch.setattr(operators, "STRIKES", 0.9)
+    assert caught("which nobody committed", steps=("_recreate", "_pass_on_coordinator"), aims=("_kill_all", "_kill"))

@@ -28,6 +28,8 @@ from odradek.sim.workload import TryAgain
 GROUP = "keeper"
 BY_ID = 10
 LONGEST_PAUSE_S = 1.5
+COMMITTED = 0.5
+"""Of all partitions; what is found for others can only be a predecessor's."""
 
 STATES = ("offset of a topic that was deleted",)
 """Committed, and told so; for the topic's successor to inherit."""
@@ -40,6 +42,7 @@ class OffsetKeeper(CoordinatorClient):
         """`partitions` are those that there are now, with their topics' ids."""
         super().__init__(cluster, GROUP, Life(GROUP), group=GROUP)
         self._there = partitions
+        self._is_committed: dict[Partition, bool] = {}
         self._offsets: dict[Partition, int] = {}
         self._commits = 0
         self._acknowledged: dict[Partition, None] = {}
@@ -51,6 +54,10 @@ class OffsetKeeper(CoordinatorClient):
 
     async def _commit(self) -> None:
         there = list(self._there())
+        for partition in there:
+            if partition not in self._is_committed:
+                self._is_committed[partition] = self.draw.random() < COMMITTED
+        there = [partition for partition in there if self._is_committed[partition]]
         if not there:
             return
         partition = self.draw.choice(there)

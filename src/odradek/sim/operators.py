@@ -35,6 +35,7 @@ from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.workload import BY_TOPIC_ID
 
 STATES = (
+    "node struck beside an operator",
     "operator created a topic",
     "operator deleted a topic",
     "operator recreated a topic",
@@ -234,6 +235,7 @@ class Operator:
                 await asyncio.sleep(self._draw.random() * longest_pause_s + (self._draw.random() < 0.3) * 3)
                 strike = None
                 if self._draw.random() < STRIKES:
+                    self._trace.mark("node struck beside an operator")
                     strike = asyncio.create_task(self._faults.strike_between())
                 await self._step(admin)
                 if strike is not None:
