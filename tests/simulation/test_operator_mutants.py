@@ -12,8 +12,7 @@ from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
 from odradek.metadata.controller.elections import PartitionChange
-from odradek.metadata.image.topics import TopicImage, TopicsDelta, forgotten_elr
-from odradek.metadata.records import ClearElrRecord
+from odradek.metadata.image.topics import TopicImage, forgotten_elr
 from odradek.ports import FileSlice
 from odradek.protocol.codec import Message
 from odradek.server.running_shard import RunningShard
@@ -80,23 +79,6 @@ def test_a_redirected_move_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> N
 def test_eligible_leaders_that_outlive_another_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configs, "forgotten_eligible_leaders", lambda *_, **__: [])
     assert caught(*LOST, steps=("_set_min_insync",))
-
-
-@pytest.mark.slow
-def test_a_cleared_elr_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka's record, replayed on nothing that the same delta has made: a node that starts has it all in one."""
-
-    def cleared(topics: Iterable[TopicImage]) -> Iterator[Message]:
-        for topic in topics:
-            if any(partition.elr or partition.last_known_elr for partition in topic.partitions):
-                yield ClearElrRecord(topic_name=topic.name)
-
-    names = TopicsDelta._names
-    monkeypatch.setattr(configs, "forgotten_eligible_leaders", cleared)
-    monkeypatch.setattr(
-        TopicsDelta, "_names", lambda self: [each for each in names(self) if each[0] in self._base.by_id]
-    )
-    assert caught(*LOST, "committed", steps=("_set_min_insync",), aims=("strike_last_in_sync", "_kill", "_restart"))
 
 
 @pytest.mark.slow
