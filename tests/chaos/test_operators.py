@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from tests.chaos.test_schedules import PROPERTIES, SEEDS, strike
 from tests.chaos.watching import until, wait_until_in_sync
 from tests.integration.cluster_asking import ask
 from tests.integration.test_operators import log_dirs
-from tests.leftovers import forget_sockets
+from tests.leftovers import QUIET, forget_sockets
 
 from odradek.client.admin import Admin
 from odradek.client.admin.topics import Election
@@ -49,7 +50,8 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def cluster() -> Iterator[RunningCluster]:
+def cluster(caplog: pytest.LogCaptureFixture) -> Iterator[RunningCluster]:
+    caplog.set_level(logging.CRITICAL, logger=QUIET)
     with running_cluster(brokers=4, log_dirs=2, properties=PROPERTIES) as running:
         yield running
     forget_sockets()

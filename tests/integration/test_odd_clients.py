@@ -6,6 +6,7 @@ None of it may stop the node, hang who waits, or cost another group anything.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
-from tests.leftovers import forget_sockets
+from tests.leftovers import QUIET, forget_sockets
 
 from odradek.testing.cluster import ClusterNode, running_cluster
 
@@ -65,8 +66,9 @@ def topic(admin: AdminClient) -> str:
 
 
 @pytest.fixture(autouse=True)
-def node_goes_on(node: ClusterNode, topic: str) -> Iterator[None]:
+def node_goes_on(node: ClusterNode, topic: str, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Whatever happened to one group, another one reads and commits."""
+    caplog.set_level(logging.CRITICAL, logger=QUIET)
     yield
     write(node, topic, 1)
     with consumer(node, f"beside-{topic}", "classic") as beside:

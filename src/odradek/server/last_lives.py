@@ -31,12 +31,14 @@ class LastLives:
     def last_life(self, image: Image) -> LastLife:
         """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs.
 
-        Nor if a directory that this broker had last is not configured any more: what was in it is not here.
+        Nor if a directory that this broker had last is not configured any more: what was in it is not here. One that
+        it did not have had nothing to lose.
         """
         known = image.cluster.brokers.get(self._node_id)
         if known is not None and not {each.directory_id for each in self._directories}.issuperset(known.log_dirs):
             return NOBODY
-        lives = [directory.last_life for directory in self._whole()]
+        had = None if known is None or not known.log_dirs else known.log_dirs
+        lives = [each.last_life for each in self._whole() if had is None or each.directory_id in had]
         if known is not None:
             lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]
         return common_life(lives)
