@@ -463,10 +463,11 @@ class Node:
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         if changes.configs and any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
-            cordoned = self.config.cordoned_log_dirs
-            apply_broker_configs(self.config, image.configs)
-            if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
-                self.lifecycle.directories_cordoned()
+            with self.containment.at_most(Cost.TASK, "other settings of this broker"):
+                cordoned = self.config.cordoned_log_dirs
+                apply_broker_configs(self.config, image.configs)
+                if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
+                    self.lifecycle.directories_cordoned()
         self._guard(image)
         if self._held_back is not None:
             self._held_back.append((image, changes))

@@ -369,22 +369,25 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
     rig.run(run)
 
 
-def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
-    """Another leads the partition for a moment."""
-    coordinators, partition = rig.node.coordinators, hosted.partition
+def elect(rig: Rig, hosted: Hosted, leader: NodeId) -> None:
+    coordinators, state = rig.node.coordinators, hosted.partition.state
     topic = rig.node.image.topics.by_name["__consumer_offsets"]
     touched = PartitionsOf(topic, (hosted.index,), topic)
     changes = TopicChanges(created=(), changed=(touched,), deleted=())
-    for leader in (NodeId(2), partition.node_id):
-        state = partition.state
-        elected = replace(
-            state,
-            leader=leader,
-            partition_epoch=state.partition_epoch + 1,
-            leader_epoch=LeaderEpoch(state.leader_epoch + 1),
-        )
-        partition.apply(elected, now_ms=rig.clock.monotonic_ms())
-        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+    elected = replace(
+        state,
+        leader=leader,
+        partition_epoch=state.partition_epoch + 1,
+        leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+    )
+    hosted.partition.apply(elected, now_ms=rig.clock.monotonic_ms())
+    coordinators.apply(coordinators._image, Changes(topics=changes, configs=(), brokers_changed=False))
+
+
+def elect_elsewhere_and_back(rig: Rig, hosted: Hosted) -> None:
+    """Another leads the partition for a moment."""
+    for leader in (NodeId(2), hosted.partition.node_id):
+        elect(rig, hosted, leader)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5, 35])
@@ -476,6 +479,23 @@ def test_offsets_of_a_topic_that_was_made_anew_while_nobody_coordinated_are_not_
         await rig.restart()
         await asyncio.sleep(1)
         assert log_of(rig, "g").partition.log.log_end_offset == end_offset, "they are forgotten once"
+
+    rig.run(run)
+
+
+def test_offsets_of_a_deleted_topic_go_once_the_log_takes_it() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 5, 1: 6}), 9)
+        rig.device.capacity = rig.device.used
+        recreate_topic(rig, "t")
+        await asyncio.sleep(1)
+        assert await committed(client) == {0: 5, 1: 6}
+        rig.device.capacity = 1 << 40
+        await asyncio.sleep(10)
+        assert await committed(client) == {}
 
     rig.run(run)
 

@@ -19,7 +19,6 @@ from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.runtime import java_length
 from odradek.coordinator.shard import Moment, Outcome
-from odradek.ids import ZERO_UUID
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
@@ -177,21 +176,6 @@ class Commits:
             if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
                 del out.records[MAX_RECORDS_PER_CLEANUP:]
                 return
-
-    def forget_lost_topics(self, exist: TopicsImage, out: Outcome) -> None:
-        """Likewise offsets of topics that were deleted while nobody coordinated their groups.
-
-        What does not exist here does not any more: who leads now has heard of all that the leader before had, when it
-        took the last commit that is in the log.
-        """
-        for topic_id, topic in list(self._offsets.loaded_topics.items()):
-            if topic_id != ZERO_UUID and topic_id not in exist.by_id:
-                out.records += self._offsets.tombstones_of_former_topic(topic, topic_id)
-                if len(out.records) >= MAX_RECORDS_PER_CLEANUP:
-                    del out.records[MAX_RECORDS_PER_CLEANUP:]
-                    return
-        if not out.records:
-            self._offsets.loaded_topics.clear()
 
     # Expiry.
 

@@ -48,8 +48,6 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
-        self.loaded_topics: dict[Uuid, str] = {}
-        """Of which the log had offsets when it was loaded: some may have been deleted while nobody coordinated."""
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
@@ -62,7 +60,6 @@ class CommittedOffsets:
         if content is None:
             self._remove(key)
             return
-        self.loaded_topics[content.topic_id] = key.topic
         self.of_topic(key.group, key.topic)[key.partition] = CommittedOffset(
             content.offset,
             content.leader_epoch,
@@ -126,13 +123,6 @@ class CommittedOffsets:
                 if committed.topic_id == but:
                     continue
                 yield offset_tombstone(group_id, topic, index)
-
-    def tombstones_of_former_topic(self, topic: str, topic_id: Uuid) -> Iterator[CoordinatorRecord]:
-        """Of the one with that id alone."""
-        for group_id, topics in self._by_group.items():
-            for index, committed in topics.get(topic, {}).items():
-                if committed.topic_id == topic_id:
-                    yield offset_tombstone(group_id, topic, index)
 
 
 def _fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
