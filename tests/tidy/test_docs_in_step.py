@@ -65,7 +65,7 @@ DIFFERENCES = (ROOT / "docs" / "differences.md").read_text()
 
 
 def test_every_difference_from_kafka_has_its_page() -> None:
-    rows = re.findall(r"^\|(.*)\|$", DIFFERENCES, re.M)[2:]
+    rows: list[str] = re.findall(r"^\|(.*)\|$", DIFFERENCES, re.M)[2:]
     pages = [re.findall(r"\]\((adr/\d{4}-[a-z-]+\.md)\)", row) for row in rows]
     assert len(rows) > 10
     assert [row for row, named in zip(rows, pages, strict=True) if not named] == []
