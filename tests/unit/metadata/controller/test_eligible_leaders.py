@@ -47,7 +47,7 @@ def set_min_isr(image: Image, resource_type: int, name: str, text: str | None) -
 
 
 def raise_feature(image: Image, level: int = 1) -> tuple[ErrorCode, Image]:
-    update = FeatureUpdateKey(feature=ELR, max_version_level=level, upgrade_type=1)
+    update = FeatureUpdateKey(feature=ELR, max_version_level=level, upgrade_type=1 if level else 3)
     request = UpdateFeaturesRequest(feature_updates=[update], validate_only=False)
     decision = update_features(image, request, api_version=2, kraft_version=0, min_insync_replicas=2)
     return ErrorCode(decision.answers[0][1].error_code), replayed(image, decision.records)
@@ -110,6 +110,18 @@ def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> 
     assert (after.leader, after.isr) == (2, (2,))
     assert after.elr == (() if least == "1" else (3,))  # A leader that is enough alone leaves others behind.
     assert (after.last_known_elr, after.leader_recovery_state) == ((), 0)
+
+
+@pytest.mark.parametrize(("elr", "last_known"), [((2, 3), (1,)), ((), (2,))])
+def test_without_the_feature_whoever_was_eligible_leads(elr: tuple[int, ...], last_known: tuple[int, ...]) -> None:
+    """Turned off while nobody led, it left a partition without a leader for good (seed 830173)."""
+    dead = [broker(number, fenced=True) for number in (1, 2, 3)]
+    partition = led_by(-1, [1, 2, 3], [], eligible_leader_replicas=list(elr), last_known_elr=list(last_known))
+    _, image = raise_feature(with_topic(with_elr(cluster(*dead)), partition), 0)
+    for number in (1, 2):
+        image = replayed(image, unfence(image, NodeId(number), rules(image)))
+    after = the_partition(image)
+    assert (after.leader, after.isr, after.elr) == (2, elr or (2,), ())
 
 
 def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
