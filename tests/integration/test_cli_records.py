@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -135,30 +134,6 @@ def test_what_was_not_written_is_not_committed(cli: Cli) -> None:
     offsets = [record["offset"] for record in cli.json_lines("consume", "cut", "--group", "cut off")]
     assert offsets == list(range(400))
     assert cli.json_lines("consume", "cut", "--group", "cut off") == []
-
-
-def test_a_second_interrupt_commits_nothing_that_was_not_written(cli: Cli) -> None:
-    """Its reader has stopped reading, so the first one cannot end it."""
-    cli.ok("topic", "create", "impatient")
-    cli.ok("produce", "impatient", stdin="".join(f"{number:0999}\n" for number in range(400)))
-    with subprocess.Popen(
-        cli.command("consume", "impatient", "--group", "impatient", "--format", "json", "--follow"),
-        env=cli.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as consuming:
-        assert consuming.stdout is not None
-        read = [json.loads(consuming.stdout.readline())["offset"]]
-        for _ in range(2):
-            consuming.send_signal(signal.SIGINT)
-            try:
-                consuming.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                continue
-        read += [json.loads(line)["offset"] for line in consuming.stdout if line.endswith(b"\n")]
-        consuming.wait(timeout=PATIENCE_S)
-    left = [record["offset"] for record in cli.json_lines("consume", "impatient", "--group", "impatient")]
-    assert sorted({*read, *left}) == list(range(400))
 
 
 @pytest.mark.parametrize(
