@@ -41,6 +41,9 @@ from odradek.protocol.errors import KafkaError
 from odradek.testing.cluster import ClusterNode, RunningCluster, running_cluster
 from odradek.testing.process import NodeFailed
 
+# kafka-python leaves sockets open whose connections failed.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 TOPIC = "ledger"
 BESIDE = "comes-and-goes"
 PARTITIONS = 4

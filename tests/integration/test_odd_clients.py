@@ -29,6 +29,9 @@ from tests.leftovers import QUIET, forget_sockets
 
 from odradek.testing.cluster import ClusterNode, running_cluster
 
+# kafka-python leaves sockets open whose connections failed.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 PATIENCE_S = 30.0
 NO_OFFSET = -1001
 """As librdkafka says that there is none."""

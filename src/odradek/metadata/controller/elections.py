@@ -128,7 +128,7 @@ class PartitionChange:
         if electorate.with_elr:
             self._settle_elr()
         elif not before.isr:
-            # The feature was turned off while nobody led; without it whoever may lead is in the ISR, which is never empty.
+            # The feature was turned off while nobody led; without it whoever may lead is in the ISR.
             self.isr = tuple(each for each in before.elr or before.last_known_elr if each in self.replicas)
         elected, unclean = self._elect()
         leader, recovery = NO_LEADER_CHANGE, _RECOVERY_STAYS

@@ -124,6 +124,17 @@ def test_without_the_feature_whoever_was_eligible_leads(elr: tuple[int, ...], la
     assert (after.leader, after.isr, after.elr) == (2, elr or (2,), ())
 
 
+def test_a_minimum_that_makes_no_difference_makes_nobody_ineligible() -> None:
+    """The only one in sync may have lost its power unseen; whoever is eligible has everything."""
+    partition = led_by(1, [1, 2], [1], eligible_leader_replicas=[2])
+    image = with_topic(with_elr(cluster(broker(1), broker(2))), partition)
+    two = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="t", name=MIN_ISR, value="2")
+    for least, eligible in (("3", (2,)), ("1", ())):
+        code, after = set_min_isr(replayed(image, [two]), TOPIC_RESOURCE, "t", least)
+        assert code is ErrorCode.NONE
+        assert the_partition(after).elr == eligible
+
+
 def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
     """A version before this one does not raise the partition epoch for a ClearElrRecord; for a change all do."""
     partitions = [led_by(1, [1, 2], [1], eligible_leader_replicas=[2]), led_by(1, [1, 2])]
