@@ -169,7 +169,11 @@ class WireOwner(Protocol):
         """Everything sent so far has left (called after a `send` that could not leave at once)."""
 
     def lost(self, why: Exception | None) -> None:
-        """The connection is gone; called once, also after `Wire.close`. None: the peer or we closed it in order."""
+        """The connection is gone; called once, also after `Wire.close`.
+
+        None: the peer's process or this one closed it in order, or the peer's has ended. Any other end has a reason: a
+        ConnectionResetError where somebody on the way, or the peer's system, knows of no such connection.
+        """
 
 
 class Wire(Protocol):

@@ -18,7 +18,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.sim import checkers
-from odradek.sim.history import Acknowledged, Bounds, History, Partition, Read, Sent
+from odradek.sim.history import Acknowledged, Bounds, History, Partition, Read, Sent, TrimAnswered, TrimSent
 
 PATIENCE_S = 60.0
 
@@ -116,6 +116,14 @@ class Load:
     def pass_time(self, duration_s: float) -> None:
         """Let a fault last."""
         self.stopping.wait(duration_s)
+
+    @contextlib.contextmanager
+    def trimming(self, index: int, before: int) -> Iterator[None]:
+        """While somebody has all before an offset deleted."""
+        number = len(self.history.events)
+        self._note(TrimSent(Partition(self.topic, index), number, before))
+        yield
+        self._note(TrimAnswered(number))
 
     def verdict(self) -> list[str]:
         """Read everything once more, from the beginning to the end, and judge."""
@@ -254,6 +262,6 @@ class Load:
         self._note(Read(name, Partition(self.topic, index), offset, (value,), final=final))
         return offset
 
-    def _note(self, event: Sent | Acknowledged | Read | Bounds) -> None:
+    def _note(self, event: Sent | Acknowledged | Read | Bounds | TrimSent | TrimAnswered) -> None:
         with self._noting:
             self.history.events.append(event)

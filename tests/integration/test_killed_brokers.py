@@ -68,6 +68,21 @@ def test_a_mark_that_is_gone_or_of_another_boot_is_not_believed(cluster: Running
     assert _epochs_kept(node) == kept + 1
 
 
+def test_with_the_switch_off_a_killed_broker_registers_as_unclean(cluster: RunningCluster) -> None:
+    node = cluster.brokers[2]
+    settings = node.properties_file.read_text(encoding="utf-8")
+    node.properties_file.write_text(settings + "\nodradek.trust.killed.logs.enable=false\n", encoding="utf-8")
+    kept = _epochs_kept(node)
+    for _ in range(2):
+        node.kill()
+        node.start()
+        assert _epochs_kept(node) == kept
+        assert not any((directory / MARK).exists() for directory in node.data_directories)
+    node.stop()
+    node.start()
+    assert _epochs_kept(node) == kept + 1, "a clean stop vouches all the same"
+
+
 def _epochs_kept(node: ClusterNode) -> int:
     """How many of its starts have told that nothing is lost."""
     assert isinstance(node, ProcessNode)

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from tests.integration.cluster_asking import ask, eventually
 
+from odradek.client.admin.topics import Election
 from odradek.client.cluster import PartitionInfo, TopicPartition
 from odradek.testing.cluster import ClusterNode, RunningCluster, running_cluster
 from odradek.testing.process import NodeFailed
@@ -60,6 +61,20 @@ def test_log_dirs_in_another_order_are_refused(tmp_path: pathlib.Path) -> None:
             assert kept(cluster) == numbers(10)
 
 
+def test_a_separate_controllers_directories_keep_their_order(tmp_path: pathlib.Path) -> None:
+    """It would begin an empty metadata log, and its broker would set every partition aside."""
+    with running_cluster(brokers=1, controllers=1, log_dirs=2, data_directory=str(tmp_path)) as cluster:
+        controller = cluster.nodes[101]
+        Operator(cluster).create([[1]])
+        write(cluster, 10)
+        first, second = controller.data_directories
+        controller.stop()
+        with log_dirs(controller, second, first), pytest.raises(NodeFailed, match="holds the metadata log"):
+            controller.start()
+        controller.start()
+        assert kept(cluster) == numbers(10)
+
+
 def test_an_unmounted_directory_is_missed_at_every_start(tmp_path: pathlib.Path) -> None:
     with running_cluster(brokers=1, log_dirs=2, data_directory=str(tmp_path)) as cluster:
         (node,) = cluster.brokers
@@ -91,6 +106,14 @@ def test_who_comes_back_without_a_directory_leads_nothing_that_was_in_it(tmp_pat
             other.start()
             eventually(lambda: all(each.leader == 2 for each in described(other)), "the other one leads")
             assert [kept(cluster, index) for index in range(4)] == [numbers(10)] * 4
+            write(cluster, 10, first=10, partitions=4)
+            one.stop()
+        with pytest.raises(NodeFailed, match="move the copy away"):
+            one.start()  # With both directories again: what the second one has is older than what is in the first.
+        for copy in one.data_directories[1].glob(f"{TOPIC}-*"):
+            shutil.rmtree(copy)
+        one.start()
+        assert [kept(cluster, index) for index in range(4)] == [numbers(20)] * 4
 
 
 def test_a_cleared_elr_stays_cleared_when_the_controller_starts_again(tmp_path: pathlib.Path) -> None:
@@ -131,6 +154,79 @@ def test_a_removed_replica_is_not_taken_for_one_that_has_everything(tmp_path: pa
         one.start()
         eventually(lambda: described(two)[0].isr == (1, 2), "it has caught up")
         assert kept(cluster) == numbers(10)
+
+
+def test_a_voter_without_its_disk_knows_so_at_its_second_start(tmp_path: pathlib.Path) -> None:
+    """Of three voters one is behind; another had what was committed since, and lost it."""
+    with running_cluster(data_directory=str(tmp_path)) as cluster:
+        one, behind, lost = cluster.brokers
+        behind.kill()
+        Operator(cluster).create([[1]])
+        write(cluster, 10)
+        one.kill()
+        lost.kill()
+        shutil.rmtree(lost.data_directory)
+        cluster.format(lost)
+        promise = lost.data_directory / "__cluster_metadata-0" / "lost-promises"
+        for _ in range(2):
+            lost.begin()
+            eventually(promise.exists, "it knows that it has lost its promises")
+            lost.kill()
+        behind.begin()
+        lost.begin()
+        one.begin()
+        for node in cluster.brokers:
+            node.wait_until_ready()
+        assert kept(cluster) == numbers(10)
+        eventually(lambda: not promise.exists(), "a leader has brought it up to date")
+
+
+def test_a_move_to_a_dead_broker_ends_when_it_is_redirected(tmp_path: pathlib.Path) -> None:
+    """And another min.insync.replicas, set while nobody leads, leaves a leader to be found."""
+    with running_cluster(brokers=3, controllers=1, data_directory=str(tmp_path)) as cluster:
+        operator = Operator(cluster)
+        operator.create([[1, 2]], {"min.insync.replicas": "2"})
+        write(cluster, 10)
+        one, two, dead = cluster.brokers
+        dead.kill()
+        partition = TopicPartition(TOPIC, 0)
+        for replicas in ((1, 3), (1, 2)):
+            assert not any(ask(one, lambda admin, to=replicas: admin.reassign_partitions({partition: to})).values())
+        eventually(lambda: described(one)[0].replicas == (1, 2), "the move has ended")
+        eventually(lambda: sorted(described(one)[0].isr) == [1, 2], "both are in sync")
+        dead.start()
+        one.kill()
+        two.kill()
+        eventually(lambda: described(dead)[0].leader == -1, "nobody leads")
+        operator.configure("min.insync.replicas", "1")
+        two.start()
+        one.start()
+        eventually(lambda: described(dead)[0].leader > 0, "somebody leads")
+        assert kept(cluster) == numbers(10)
+
+
+def test_a_coordinator_that_is_passed_on_while_it_loads(tmp_path: pathlib.Path) -> None:
+    """What is committed meanwhile stays committed, and no member is thrown out by a coordinator of before."""
+    properties = {"offsets.topic.num.partitions": "1", "offsets.load.buffer.size": "1000"}
+    with running_cluster(data_directory=str(tmp_path), properties=properties) as cluster:
+        Operator(cluster).create([[1, 2, 3]] * 4)
+        group = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "passed on", "log_level": 0}
+        asking = Consumer(group | {"enable.auto.commit": False})
+        try:
+            for number in range(300):
+                asking.commit(offsets=[Place(TOPIC, index, number) for index in range(4)], asynchronous=False)
+            coordinator = TopicPartition("__consumer_offsets", 0)
+            node = cluster.brokers[0]
+            for first in (2, 1, 3, 2, 1, 2, 3):
+                order = (first, *(each for each in (1, 2, 3) if each != first))
+                ask(node, lambda admin, to=order: admin.reassign_partitions({coordinator: to}))
+                ask(node, lambda admin: admin.elect_leaders(Election.PREFERRED, [coordinator]))
+            for number in range(300, 310):
+                asking.commit(offsets=[Place(TOPIC, index, number) for index in range(4)], asynchronous=False)
+            found = asking.committed([Place(TOPIC, index) for index in range(4)], timeout=PATIENCE_S)
+            assert [each.offset for each in found] == [309] * 4
+        finally:
+            asking.close()
 
 
 class Operator:

@@ -11,14 +11,17 @@ from odradek.coordinator.group import committing, consumer_classic_members, cons
 from odradek.coordinator.group.assignors import uniform
 from odradek.coordinator.group.classic import ClassicGroup
 from odradek.coordinator.group.consumer import ConsumerGroup
+from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.consumer_reconciliation import Reconciliation
 from odradek.coordinator.group.rebalance import Rebalances
-from odradek.coordinator.group.records import OffsetCommitKey
+from odradek.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
+from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.runtime import Newest
-from odradek.coordinator.shard import CoordinatorRecord
+from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.sim.faults import Faults
 from odradek.sim.run import play
 
 SEEDS = range(500, 540)
@@ -131,3 +134,44 @@ def test_an_assignment_in_the_version_of_metadata_that_has_none(monkeypatch: pyt
     for importer in (consumer_migration, consumer_classic_members):
         monkeypatch.setattr(importer, "written_assignment", strict)
     assert caught("gave up: MalformedFrame", power=False)
+
+
+def test_a_joiner_who_is_refused_and_swallows_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade ends the joins of classic members before it is certain to come."""
+    heartbeat, to_join = ConsumerGroups.heartbeat, ConsumerGroups._group_to_join
+    moments: list[Moment] = []
+
+    def at(self: ConsumerGroups, request: Any, joiner: Any, may_see: Any, out: Outcome, now: Moment) -> Any:
+        moments[:] = [now]
+        return heartbeat(self, request, joiner, may_see, out, now)
+
+    def hasty(self: ConsumerGroups, request: Any, out: Outcome) -> ConsumerGroup:
+        classic, group = self.groups.get(request.group_id), to_join(self, request, out)
+        if isinstance(classic, ClassicGroup) and not classic.is_empty:
+            self._end_waiting(classic, group, out, moments[0])
+        return group
+
+    monkeypatch.setattr(ConsumerGroups, "heartbeat", at)
+    monkeypatch.setattr(ConsumerGroups, "_group_to_join", hasty)
+    assert caught("was never answered: JoinGroupRequest", power=False)
+
+
+def test_a_group_that_a_refused_deletion_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = GroupShard.refused
+
+    def hiding(self: GroupShard, decision: Any, *arguments: Any) -> Any:
+        told = refused(self, decision, *arguments)
+        for record in decision.records:
+            if isinstance(record.key, GroupMetadataKey) and record.value is None:
+                self.groups.pop(record.key.group, None)
+        return told
+
+    make = Faults.__init__
+
+    def full(self: Faults, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        self._kinds = ((1, self._fill_disk),)
+
+    monkeypatch.setattr(Faults, "__init__", full)
+    monkeypatch.setattr(GroupShard, "refused", hiding)
+    assert caught(" was deleted, and its offset of ", power=False)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.runtime import Newest
 from odradek.metadata.controller import configs, reassignment
+from odradek.metadata.controller.elections import PartitionChange
+from odradek.metadata.image.topics import TopicImage, forgotten_elr
+from odradek.ports import FileSlice
+from odradek.protocol.codec import Message
+from odradek.server.running_shard import RunningShard
 from odradek.sim import operators, replication_cluster
+from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.run import play
 from odradek.storage.directories import LogDirectory
 
@@ -15,9 +25,17 @@ SEEDS = range(400, 460)
 LOST = ("was acknowledged", "was read at", "became", "is not the same on", "stands ", "ends at")
 
 
-def caught(*expected: str, steps: tuple[str, ...] = (), **options: Any) -> bool:
-    """Whether some seed breaks a promise in these words; `steps` are those that the operator takes, if not all."""
-    make = operators.Operator.__init__
+def caught(*expected: str, steps: tuple[str, ...] = (), aims: tuple[str, ...] = (), **options: Any) -> bool:
+    """Whether some seed breaks a promise in these words.
+
+    `steps` are those that the operator takes, and `aims` the faults that are drawn, if not all.
+    """
+    make, make_faults = operators.Operator.__init__, ReplicationFaults.__init__
+
+    def aimed_faults(self: ReplicationFaults, *arguments: Any, **given: Any) -> None:
+        make_faults(self, *arguments, **given)
+        if aims:
+            self.kinds = [(1, getattr(self, aim)) for aim in aims]
 
     def aimed(self: operators.Operator, *arguments: Any, **given: Any) -> None:
         make(self, *arguments, **given)
@@ -26,6 +44,7 @@ def caught(*expected: str, steps: tuple[str, ...] = (), **options: Any) -> bool:
 
     with pytest.MonkeyPatch.context() as aiming:
         aiming.setattr(operators.Operator, "__init__", aimed)
+        aiming.setattr(ReplicationFaults, "__init__", aimed_faults)
         aiming.setattr(replication_cluster, "OPERATED", 1.0)
         aiming.setattr(replication_cluster, "TWO_DIRECTORIES", 0.0)
         return any(
@@ -60,3 +79,63 @@ def test_a_redirected_move_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> N
 def test_eligible_leaders_that_outlive_another_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configs, "forgotten_eligible_leaders", lambda *_, **__: [])
     assert caught(*LOST, steps=("_set_min_insync",))
+
+
+@pytest.mark.slow
+def test_removed_replicas_that_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(self: PartitionChange) -> None:
+        candidates = dict.fromkeys(sorted((*self._elr, *self._partition.isr)))
+        enough = len(self.isr) >= self._min_isr
+        left = [each for each in candidates if each not in self.isr and each != self.unclean_replica]
+        self._elr = () if enough else tuple(left)
+
+    monkeypatch.setattr(PartitionChange, "_settle_elr", settle)
+    assert caught(*LOST, steps=("_move", "_set_min_insync"))
+
+
+@pytest.mark.slow
+def test_another_minimum_that_takes_the_last_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: a partition that nobody leads when it changes has no leader for good."""
+
+    def forgotten(topics: Iterable[TopicImage]) -> Iterator[Message]:
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                if partition.elr or partition.last_known_elr:
+                    yield forgotten_elr(topic.topic_id, index)
+
+    monkeypatch.setattr(configs, "forgotten_eligible_leaders", forgotten)
+    aims = ("strike_last_in_sync", "strike_unseen")
+    assert caught("operated topics are not whole", *LOST, steps=("_set_min_insync",), aims=aims)
+
+
+def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stubborn(self: RunningShard, chunk_bytes: int) -> None:
+        partition_log, newest = self.hosted.partition.log, Newest()
+        offset: int = partition_log.log_start_offset
+        while offset < partition_log.log_end_offset:
+            read = partition_log.read(
+                offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
+            )
+            end = newest.add(read.records.read() if isinstance(read.records, FileSlice) else read.records)
+            if end is None:
+                break
+            offset = end
+            await self._coordinators.give_way()
+        for record in newest.records(GROUP_RECORDS):
+            self.shard.replay(record)
+        self.begin()
+
+    monkeypatch.setattr(RunningShard, "load", stubborn)
+    assert caught("began after it had resigned", steps=("_pass_on_coordinator",))
+
+
+def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunningShard, "forget", lambda self, topics: None)
+    assert caught("which nobody committed", steps=("_recreate",))
+
+
+@pytest.mark.slow
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupShard, "_may_exist", lambda self, topic_id: True)
+    monkeypatch.setattr(operators, "STRIKES", 0.9)
+    assert caught("which nobody committed", steps=("_recreate", "_pass_on_coordinator"), aims=("_kill_all", "_kill"))

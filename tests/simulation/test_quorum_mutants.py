@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.ids import NodeId, Offset
+from odradek.ids import NodeId, Offset, Uuid
 from odradek.metadata.controller import heartbeats
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.image import Image
@@ -21,20 +21,35 @@ from odradek.metadata.raft.voters import Membership, ReplicaKey
 from odradek.protocol.codec import Message
 from odradek.server import controller, replay
 from odradek.server.broker_watch import BrokerWatch
+from odradek.server.lifecycle import BrokerLifecycle
 from odradek.server.metadata_log import MetadataLog
 from odradek.server.quorum import Quorum
+from odradek.server.reached_listeners import ReachedListeners
 from odradek.server.replay import Replay
+from odradek.sim.quorum_faults import QuorumFaults
 from odradek.sim.run import play
 from odradek.storage.checkpoints import replace_file
 
 SEEDS = range(500, 900)
 
 
-def caught(*expected: str, **options: Any) -> bool:
-    """Whether some seed breaks a promise in these words, or in some of them; stops with the first that does."""
-    return any(
-        words in broken for seed in SEEDS for broken in play(seed, "quorum", **options).broken for words in expected
-    )
+def caught(*expected: str, aims: tuple[str, ...] = (), **options: Any) -> bool:
+    """Whether some seed breaks a promise in these words, or in some of them; stops with the first that does.
+
+    `aims` are the faults that are drawn, where only few of all kinds lead to where the planted one shows.
+    """
+    make = QuorumFaults.__init__
+
+    def aimed(self: QuorumFaults, *arguments: Any, **given: Any) -> None:
+        make(self, *arguments, **given)
+        if aims:
+            self.kinds = [(1, getattr(self, aim)) for aim in aims]
+
+    with pytest.MonkeyPatch.context() as aiming:
+        aiming.setattr(QuorumFaults, "__init__", aimed)
+        return any(
+            words in broken for seed in SEEDS for broken in play(seed, "quorum", **options).broken for words in expected
+        )
 
 
 @pytest.mark.slow
@@ -106,7 +121,7 @@ def test_a_stale_controller_that_still_answers(monkeypatch: pytest.MonkeyPatch) 
 def test_a_lost_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     expired = BrokerSessions.expired
 
-    async def look_away(self: BrokerWatch, broker: BrokerRegistration, **_: Any) -> None:
+    def look_away(self: BrokerWatch, broker: BrokerRegistration) -> None:
         pass
 
     def forget(self: BrokerSessions, *, now_ms: int) -> list[tuple[NodeId, int]]:
@@ -114,8 +129,60 @@ def test_a_lost_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
         return []
 
     monkeypatch.setattr(BrokerSessions, "expired", forget)
-    monkeypatch.setattr(BrokerWatch, "_probe", look_away)
+    monkeypatch.setattr(BrokerWatch, "_look_for", look_away)
     assert caught(" is not fenced, ")
+
+
+TAKEN_FOR_DEAD = " lives, and controller "
+
+
+def test_a_broker_that_is_fenced_because_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new controller did that looked at the ports of all whom it had not heard of."""
+    start = BrokerWatch.start
+
+    def look_at_all(self: BrokerWatch) -> None:
+        start(self)
+        for broker in self._image().cluster.brokers.values():
+            if broker.broker_id != self._myself:
+                self._look_for(broker)
+
+    monkeypatch.setattr(BrokerWatch, "start", look_at_all)
+    monkeypatch.setattr(ReachedListeners, "of", lambda self, broker: broker.endpoints)
+    assert caught(TAKEN_FOR_DEAD)
+
+
+def test_a_reset_connection_that_counts_as_a_closed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = BrokerWatch.connection_lost
+
+    def any_loss(self: BrokerWatch, *arguments: Any, closed_by_peer: bool) -> None:
+        lost(self, *arguments, closed_by_peer=True)
+
+    monkeypatch.setattr(BrokerWatch, "connection_lost", any_loss)
+    assert caught(TAKEN_FOR_DEAD, aims=("_refuse_controllers",))
+
+
+def test_a_listener_that_was_never_reached_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With brokers that close their connection to the controller now and then, as some client might."""
+    monkeypatch.setattr(ReachedListeners, "of", lambda self, broker: broker.endpoints)
+    beat = BrokerLifecycle._beat
+    beats: list[int] = []
+
+    async def beat_and_close(self: BrokerLifecycle) -> None:
+        await beat(self)
+        beats.append(1)
+        if len(beats) % 7 == 0 and self._channel._connection is not None:
+            self._channel._connection.close()
+
+    monkeypatch.setattr(BrokerLifecycle, "_beat", beat_and_close)
+    assert caught(TAKEN_FOR_DEAD)
+
+
+def test_an_id_given_to_who_has_other_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anyone(self: BrokerWatch, broker: BrokerRegistration, previous_epoch: int, log_dirs: list[Uuid]) -> bool:
+        return broker.broker_id not in self._connections or previous_epoch != broker.broker_epoch
+
+    monkeypatch.setattr(BrokerWatch, "is_succeeded", anyone)
+    assert caught(TAKEN_FOR_DEAD, aims=("_replace",))
 
 
 @pytest.mark.slow
@@ -125,7 +192,7 @@ def test_a_heartbeat_that_revives_an_old_epoch(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(heartbeats, "registered", anyone)
     monkeypatch.setattr(controller, "registered", anyone)
-    assert caught(" and has itself seen no more than ")
+    assert caught(" and has itself seen no more than ", aims=("_replace",))
 
 
 @pytest.mark.slow

@@ -59,3 +59,19 @@ def test_every_honoured_key_is_read_somewhere() -> None:
     everything = "\n".join(path.read_text() for path in rooms)
     unread = [name for name in NODE_CONFIGS if not re.search(rf"\.{name.replace('.', '_')}\b|\"{name}\"", everything)]
     assert unread == []
+
+
+DIFFERENCES = (ROOT / "docs" / "differences.md").read_text()
+
+
+def test_every_difference_from_kafka_has_its_page() -> None:
+    rows: list[str] = re.findall(r"^\|(.*)\|$", DIFFERENCES, re.M)[2:]
+    pages = [re.findall(r"\]\((adr/\d{4}-[a-z-]+\.md)\)", row) for row in rows]
+    assert len(rows) > 10
+    assert [row for row, named in zip(rows, pages, strict=True) if not named] == []
+    assert [page for named in pages for page in named if not (ROOT / "docs" / page).exists()] == []
+
+
+def test_every_key_of_our_own_is_a_difference_that_is_listed() -> None:
+    named = re.findall(r"`(odradek\.[a-z.]+)`", DIFFERENCES)
+    assert sorted({*named}) == sorted(name for name in NODE_CONFIGS if name.startswith("odradek."))

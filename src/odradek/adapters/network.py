@@ -37,7 +37,6 @@ the leader need not come back for the rest. That is worth more than the copy whi
 
 ACCEPTS_A_TURN = 64
 LISTEN_BACKLOG = 1024
-_GONE = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError, TimeoutError)
 _MORE = getattr(socket, "MSG_MORE", 0)
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -237,7 +236,8 @@ class SocketWire:
         self._sock.close()
         self._unsent.clear()
         self.unsent_bytes = 0
-        self._owner.lost(None if isinstance(why, _GONE) else why)
+        # A broken pipe is what a send says once the peer has closed its end, where that was not read yet.
+        self._owner.lost(None if isinstance(why, BrokenPipeError) else why)
 
 
 class SocketListening:

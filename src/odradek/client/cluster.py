@@ -101,6 +101,8 @@ class Cluster:
         self.controller_id = NOBODY
         self.topics: dict[str, TopicInfo] = {}
         self.topic_names: dict[Uuid, str] = {}
+        self._former_ids: dict[Uuid, None] = {}
+        """Of topics that were deleted and made anew: a broker that lags behind may still tell of them."""
         self._bootstrap = [parse_address(text) for text in settings.words("bootstrap.servers")]
         self._links: dict[tuple[str, int, Lane], Link] = {}
         self._refusals: dict[str, ErrorCode] = {}
@@ -284,8 +286,12 @@ class Cluster:
             if before is not None:
                 self.topic_names.pop(before.topic_id, None)
             return
+        if heard.topic_id in self._former_ids:
+            return
         if before is not None and before.topic_id != heard.topic_id:
             self.topic_names.pop(before.topic_id, None)
+            if ZERO_UUID not in (before.topic_id, heard.topic_id):
+                self._former_ids[before.topic_id] = None
             before = None
         self._refusals.pop(name, None)
         self.topics[name] = _topic_info(name, heard, before)

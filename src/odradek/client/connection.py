@@ -87,6 +87,7 @@ class Connection:
         "_timer",
         "_timer_at",
         "_wire",
+        "closed_by_peer",
         "next_correlation_id",
         "versions",
     )
@@ -109,6 +110,8 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._failure: Exception | None = None
+        self.closed_by_peer = False
+        """Whether the process at the other end closed it, or has ended; not where the network lost it."""
 
     @classmethod
     async def open(cls, network: Network, *, host: str, port: int, client_id: str, timeout_ms: int) -> Connection:
@@ -241,7 +244,9 @@ class Connection:
         """Nothing waits for it: what is in flight is limited by whoever asks."""
 
     def lost(self, why: Exception | None) -> None:
-        self._end(ConnectionLost(f"{self._wire.peer_host} closed the connection" if why is None else str(why)))
+        self.closed_by_peer = why is None and self._failure is None
+        closed = why is None or isinstance(why, ConnectionError | TimeoutError)
+        self._end(ConnectionLost(f"{self._wire.peer_host} closed the connection" if closed else str(why)))
 
     # What follows from it.
 

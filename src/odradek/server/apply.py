@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
+from odradek.server.containment import Cost
 from odradek.server.hosting import Hosting
 
 
@@ -20,11 +21,14 @@ async def apply_changes(hosting: Hosting, image: Image, changes: Changes) -> Non
     if topics.created or topics.changed or topics.deleted:
         await hosting.apply_topics_gradually(topics, changes.configs)
     new = {created.topic.name: None for created in topics.created if created.before is None}
+    containment = hosting.replicas.containment
     for resource_type, name in changes.configs:
         if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:
-            hosting.apply_topic_config(name)
+            with containment.at_most(Cost.TASK, f"other settings of {name}"):
+                hosting.apply_topic_config(name)
         elif resource_type == BROKER_RESOURCE:
-            hosting.apply_broker_config()
+            with containment.at_most(Cost.TASK, "other settings of brokers"):
+                hosting.apply_broker_config()
 
 
 def whole_image(image: Image) -> TopicChanges:

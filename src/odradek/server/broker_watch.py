@@ -1,9 +1,9 @@
-"""The active controller's eye on brokers: who has been silent for a whole session, and whose process is gone.
+"""The active controller's eye on brokers: who has been silent for a whole session, and whose process has ended.
 
-A process that dies takes its connections and its ports with it. So when the connection that a broker heartbeats on is
-lost and its listeners refuse, it is known to be dead and need not be waited for; one that is only silent (stopped, or
-behind a cut) has its session. A new controller has no such connections yet: it looks at the ports of all whom it has
-not heard of, again and again until it has, or their sessions end.
+A process that ends takes its connections and its ports with it, and its system says so to whoever holds the other end.
+So a broker need not be waited for once its own connection to this controller was closed by its side, and every listener
+at which this controller has reached it refuses now: ADR 17 says why both are needed, and what else is no evidence.
+Whoever is heard of again lives, whatever else is seen. Everybody else has a session.
 """
 
 from __future__ import annotations
@@ -12,54 +12,73 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from odradek.ids import NodeId
+from odradek.ids import NO_NODE, NodeId, Uuid
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.image import Image
-from odradek.metadata.image.cluster import BrokerRegistration, Endpoint
-from odradek.ports import Wire, World
+from odradek.metadata.image.cluster import BrokerRegistration
+from odradek.ports import World
 from odradek.protocol.errors import KafkaError
 from odradek.server.decision_queue import note_outcome
+from odradek.server.reached_listeners import ReachedListeners
 
 log = logging.getLogger(__name__)
 
-PROBE_TIMEOUT_MS = 1_000
-PROBE_EVERY_MS = 500
+LOOK_EVERY_MS = 500
 FIRST_PAUSE_MS = 5
-"""Before the second look at a broker whose connection was lost; then twice as long each time, up to the above."""
-TURNED_AWAY_MS = 200
-"""A node that does not serve yet closes what it accepts at once; after this long it is taken for one that serves."""
+"""Before the second look at a broker whose connection was closed; then twice as long each time, up to the above."""
 STALL_MS = 500
 """A timer that is later than this says that this node stood still, so that it may have missed heartbeats."""
 RETRY_MS = 1_000
 """How soon a fencing that could not be written (the disk is full) is tried again."""
 
-Fence = Callable[[NodeId, int, str], Awaitable[None]]
+Fence = Callable[[NodeId, int, str, Callable[[], bool]], Awaitable[None]]
+"""Makes the decision, for a broker and its epoch, and says why in the log; unless that does not hold any more then."""
 
 
 class BrokerWatch:
-    """Keeps one timer for all sessions, and a probe for each broker whose connection was lost."""
+    """Keeps one timer for all sessions, and looks at each broker whose process seems to have ended."""
 
-    def __init__(self, world: World, sessions: BrokerSessions, *, image: Callable[[], Image], fence: Fence) -> None:
-        """`fence` makes the decision, for a broker and its epoch, and says why in the log."""
+    def __init__(
+        self,
+        world: World,
+        sessions: BrokerSessions,
+        reached: ReachedListeners,
+        *,
+        image: Callable[[], Image],
+        fence: Fence,
+        is_early: Callable[[], bool],
+        myself: NodeId = NO_NODE,
+    ) -> None:
+        """`is_early` says whether anything but the end of a session counts; `myself` is the broker of this process."""
         self._clock = world.clock
-        self._network = world.network
         self._sessions = sessions
+        self._reached = reached
         self._image = image
         self._fence = fence
+        self._is_early = is_early
+        self._myself = myself
         self._active = False
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         self._connections: dict[NodeId, tuple[int, object]] = {}
         """Which connection, of which incarnation, a broker heartbeats on."""
-        self._claimed: dict[NodeId, None] = {}
-        """Ids whose brokers are being looked for because others want them."""
+        self._ended: dict[NodeId, tuple[int, int]] = {}
+        """The epochs of brokers whose processes have closed a connection of another kind to this one, and when."""
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         self._active = True
+        brokers = self._image().cluster.brokers
+        early = self._is_early()
+        now_ms = self._clock.monotonic_ms()
+        self._sessions.start(brokers.values(), myself=self._myself if early else NO_NODE, now_ms=now_ms)
         self._arm()
-        if self._sessions.unheard():
-            self._run(self._look_for_unheard())
+        ended, self._ended = self._ended, {}
+        for broker_id, (broker_epoch, ended_ms) in ended.items():
+            broker = brokers.get(broker_id)
+            is_same = broker is not None and broker.broker_epoch == broker_epoch
+            if early and broker is not None and is_same and self._sessions.is_young(ended_ms, now_ms=now_ms):
+                self._look_for(broker)
 
     def stop(self) -> None:
         self._active = False
@@ -75,96 +94,100 @@ class BrokerWatch:
         if self._active and self._timer is None:
             self._arm()
 
-    # Connections.
+    # Evidence.
 
     def heartbeat_on(self, broker_id: NodeId, broker_epoch: int, connection: object) -> bool:
-        """Note where a broker speaks; whether that is another place than before."""
+        """Note where a broker speaks; whether that is another place than before.
+
+        What came before this controller was active does not count: whoever is told so may close its connection.
+        """
+        if not self._active:
+            return False
+        broker = self._image().cluster.brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            return False  # Another process, which shall not stand in for the one that is registered.
         if self._connections.get(broker_id) == (broker_epoch, connection):
             return False
         self._connections[broker_id] = (broker_epoch, connection)
         return True
 
-    def connection_lost(self, broker_id: NodeId, broker_epoch: int, connection: object) -> None:
-        if not self._active or self._connections.get(broker_id) != (broker_epoch, connection):
+    def connection_lost(
+        self, broker_id: NodeId, broker_epoch: int, connection: object, *, closed_by_peer: bool
+    ) -> None:
+        """The connection is gone; where the broker's side has closed it, its process may have ended.
+
+        A process that lives closes it, too, once a heartbeat was not answered for a session or longer. So what comes
+        late says nothing that the end of the session does not say soon.
+        """
+        if self._connections.get(broker_id) != (broker_epoch, connection):
             return
         del self._connections[broker_id]
         broker = self._image().cluster.brokers.get(broker_id)
-        if broker is not None and broker.broker_epoch == broker_epoch:
-            self._run(self._look_for(broker))
+        if broker is None or broker.broker_epoch != broker_epoch or not self._is_early():
+            return
+        heard_ms = self._sessions.heard_ms(broker_id)
+        if closed_by_peer and self._sessions.is_young(heard_ms, now_ms=self._clock.monotonic_ms()):
+            self._look_for(broker)
 
-    async def _look_for(self, broker: BrokerRegistration) -> None:
+    def process_ended(self, node_id: NodeId) -> None:
+        """The leader of the quorum has closed the connection on which this node followed it, and is not there any more.
+
+        It counts for the broker of the same process: the one that has registered with the controller's incarnation id.
+        """
+        cluster = self._image().cluster
+        broker, controller = cluster.brokers.get(node_id), cluster.controllers.get(node_id)
+        if broker is not None and controller is not None and broker.incarnation_id == controller.incarnation_id:
+            self._ended[node_id] = (broker.broker_epoch, self._clock.monotonic_ms())
+
+    def is_succeeded(self, broker: BrokerRegistration, previous_epoch: int, log_dirs: list[Uuid]) -> bool:
+        """Whether another process that asks for the id of a broker is proof that the broker's own has ended.
+
+        It is if it took over all directories of that very life, which one process at a time can hold (ADR 12), and
+        that life has no connection to this controller.
+        """
+        return (
+            self._is_early()
+            and previous_epoch == broker.broker_epoch
+            and bool(broker.log_dirs)
+            and sorted(log_dirs) == sorted(broker.log_dirs)
+            and broker.broker_id not in self._connections
+        )
+
+    def _look_for(self, broker: BrokerRegistration) -> None:
+        """What is heard of it from now on proves that it lives."""
+        broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
+        heartbeats = self._sessions.heartbeats(broker_id, broker_epoch)
+
+        def is_silent() -> bool:
+            spoke = self._sessions.heartbeats(broker_id, broker_epoch) != heartbeats
+            return self._active and not spoke and broker_id not in self._connections
+
+        self._run(self._look_until(broker, is_silent))
+
+    async def _look_until(self, broker: BrokerRegistration, is_silent: Callable[[], bool]) -> None:
         """A process that dies closes its sockets one by one, so its listeners may outlive its connections by a moment.
 
         Hence more than one look, less and less often, until it is known to be dead, or speaks, or its session ends.
         """
         pause_ms = FIRST_PAUSE_MS
-        while True:
-            await self._probe(broker)
+        while is_silent() and self._is_missed(broker):
+            if await self._is_gone(broker) and is_silent():
+                why = "its process has ended: it closed its connection, and its listeners refuse"
+                await self._fence_until_done(broker.broker_id, broker.broker_epoch, why, is_silent)
             await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, PROBE_EVERY_MS)
-            known = self._image().cluster.brokers.get(broker.broker_id)
-            is_missed = known is not None and known.broker_epoch == broker.broker_epoch and not known.fenced
-            if not self._active or not is_missed or broker.broker_id in self._connections:
-                return
+            pause_ms = min(2 * pause_ms, LOOK_EVERY_MS)
 
-    async def _look_for_unheard(self) -> None:
-        while self._active and (unheard := self._sessions.unheard()):
-            brokers = self._image().cluster.brokers
-            for broker_id, broker_epoch in unheard:
-                broker = brokers.get(broker_id)
-                if broker is not None and broker.broker_epoch == broker_epoch:
-                    self._run(self._probe(broker))
-            await asyncio.sleep(PROBE_EVERY_MS / 1000)
+    def _is_missed(self, broker: BrokerRegistration) -> bool:
+        known = self._image().cluster.brokers.get(broker.broker_id)
+        return known is not None and known.broker_epoch == broker.broker_epoch and not known.fenced
 
-    def claimed(self, broker: BrokerRegistration, endpoints: tuple[Endpoint, ...]) -> None:
-        """Another process wants the id of a broker, and will be reached at `endpoints`.
-
-        Where those are the broker's own, only one of the two can be behind them: if whoever is there turns everybody
-        away, as a node does before it is registered, and the broker was not heard of, the broker is gone.
-        """
-        if broker.broker_id in self._claimed:
-            return
-        self._claimed[broker.broker_id] = None
-        same_place = endpoints == broker.endpoints
-        unheard = not self._sessions.has_spoken(broker.broker_id, broker.broker_epoch)
-        self._run(self._probe(broker, turned_away_counts=same_place and unheard))
-
-    async def _probe(self, broker: BrokerRegistration, *, turned_away_counts: bool = False) -> None:
-        broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
-        try:
-            for endpoint in broker.endpoints:
-                if not await self._nobody_at(endpoint, turned_away_counts=turned_away_counts):
-                    return
-        finally:
-            self._claimed.pop(broker_id, None)
-        if broker_id in self._connections:
-            return  # It has spoken again meanwhile.
-        known = self._image().cluster.brokers.get(broker_id)
-        if not broker.endpoints or known is None or known.broker_epoch != broker_epoch:
-            return
-        self._sessions.end(broker_id)
-        await self._fence_until_done(broker_id, broker_epoch, "nobody is at its listeners any more")
-
-    async def _nobody_at(self, endpoint: Endpoint, *, turned_away_counts: bool) -> bool:
-        """Only a refusal tells of a dead process: silence may be the network's."""
-        probes: list[_Probe] = []
-        try:
-            async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
-                wire = await self._network.connect(endpoint.host, endpoint.port, lambda wire: _own(wire, probes))
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
-            return False
-        try:
-            if not turned_away_counts:
+    async def _is_gone(self, broker: BrokerRegistration) -> bool:
+        """Whether every listener at which this controller has ever reached the broker refuses, and there is one."""
+        reached = self._reached.of(broker)
+        for endpoint in reached:
+            if not await self._reached.refuses(endpoint):
                 return False
-            async with asyncio.timeout(TURNED_AWAY_MS / 1000):
-                await probes[0].closed.wait()
-            return True
-        except TimeoutError:
-            return False
-        finally:
-            wire.close()
+        return bool(reached)
 
     # Time.
 
@@ -184,13 +207,21 @@ class BrokerWatch:
             log.warning("Stood still for %d ms; the sessions of all brokers begin anew", late_ms)
             self._sessions.begin_anew(now_ms=now_ms)
         for broker_id, broker_epoch in self._sessions.expired(now_ms=now_ms):
-            self._run(self._fence_until_done(broker_id, broker_epoch, "its session has timed out"))
+            self._run(self._fence_silent(broker_id, broker_epoch))
         self._arm()
 
-    async def _fence_until_done(self, broker_id: NodeId, broker_epoch: int, why: str) -> None:
+    async def _fence_silent(self, broker_id: NodeId, broker_epoch: int) -> None:
+        def is_silent() -> bool:
+            return not self._sessions.alive(broker_id, broker_epoch, now_ms=self._clock.monotonic_ms())
+
+        await self._fence_until_done(broker_id, broker_epoch, "its session has timed out", is_silent)
+
+    async def _fence_until_done(
+        self, broker_id: NodeId, broker_epoch: int, why: str, holds: Callable[[], bool]
+    ) -> None:
         while self._active:
             try:
-                await self._fence(broker_id, broker_epoch, why)
+                await self._fence(broker_id, broker_epoch, why, holds)
                 return
             except KafkaError as refused:
                 log.error("Broker %d could not be fenced: %s", broker_id, refused)
@@ -205,28 +236,3 @@ class BrokerWatch:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         note_outcome(task)
-
-
-class _Probe:
-    """The owner of a connection that was only made to see whether it can be, and whether it stays."""
-
-    def __init__(self) -> None:
-        self._room = memoryview(bytearray(64))
-        self.closed = asyncio.Event()
-
-    def buffer(self) -> memoryview:
-        return self._room
-
-    def received(self, count: int) -> None:
-        """Nothing was asked for."""
-
-    def drained(self) -> None:
-        """Nothing is sent."""
-
-    def lost(self, why: Exception | None) -> None:
-        self.closed.set()
-
-
-def _own(_wire: Wire, probes: list[_Probe]) -> _Probe:
-    probes.append(_Probe())
-    return probes[-1]

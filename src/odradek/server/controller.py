@@ -18,7 +18,6 @@ from odradek.metadata.bootstrap import activation_records
 from odradek.metadata.controller import decided
 from odradek.metadata.controller.brokers import (
     Registrar,
-    endpoints_of,
     fence,
     register_broker,
     register_controller,
@@ -27,7 +26,12 @@ from odradek.metadata.controller.brokers import (
 )
 from odradek.metadata.controller.directories import assign_replicas_to_dirs
 from odradek.metadata.controller.heartbeats import broker_heartbeat, unchanged
-from odradek.metadata.controller.leadership import MAX_ELECTIONS_AT_ONCE, preferred_leaders, unclean_leaders
+from odradek.metadata.controller.leadership import (
+    MAX_ELECTIONS_AT_ONCE,
+    impossible_eligible_leaders,
+    preferred_leaders,
+    unclean_leaders,
+)
 from odradek.metadata.controller.producer_ids import allocate_producer_ids
 from odradek.metadata.controller.sessions import BrokerSessions
 from odradek.metadata.controller.topic_rules import StaticRules, TopicRules
@@ -37,7 +41,7 @@ from odradek.metadata.image.configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPI
 from odradek.metadata.records import AbortTransactionRecord
 from odradek.ports import World
 from odradek.protocol.codec import Message
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import KafkaError
 from odradek.server.broker_configs import BROKER_KEYS, check_broker_configs, warn_of_what_has_no_effect
 from odradek.server.broker_watch import BrokerWatch
 from odradek.server.config import NodeConfig
@@ -46,6 +50,7 @@ from odradek.server.decision_queue import DecisionQueue, not_controller
 from odradek.server.effective_configs import EffectiveConfigs
 from odradek.server.group_configs import GROUP_CONFIGS, check_group_configs
 from odradek.server.quorum import Quorum
+from odradek.server.reached_listeners import ReachedListeners
 from odradek.storage.config import TOPIC_CONFIGS, validate_overrides
 
 if TYPE_CHECKING:
@@ -121,7 +126,16 @@ class Controller:
         self._epoch: LeaderEpoch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self._watch = BrokerWatch(world, self._sessions, image=lambda: quorum.image, fence=self._fence)
+        self._reached = ReachedListeners(world, containment, wanted=self._is_early, myself=self._node_id)
+        self._watch = BrokerWatch(
+            world,
+            self._sessions,
+            self._reached,
+            image=lambda: quorum.image,
+            fence=self._fence,
+            is_early=self._is_early,
+            myself=self._node_id,
+        )
         self._registered_at: dict[NodeId, Offset] = {}
         """Where registrations that this controller made are in the log; older ones are before its activation."""
         self._activated_at = Offset(0)
@@ -150,12 +164,8 @@ class Controller:
         self._epoch = epoch
         image = self._quorum.image
         self._activated_at = image.provenance.offset
-        self._sessions.start(
-            image.cluster.brokers.values(), myself=self._node_id, now_ms=self._world.clock.monotonic_ms()
-        )
         self._watch.start()
-        first = self._queue.begin(self._first_records)
-        self._tasks = [asyncio.create_task(self._settle(first))]
+        self._tasks = [asyncio.create_task(self._settle(self._begin()))]
         if self._config.auto_leader_rebalance_enable:
             balance_s = self._config.leader_imbalance_check_interval_seconds
             self._tasks.append(asyncio.create_task(self._every(balance_s, preferred_leaders)))
@@ -177,8 +187,25 @@ class Controller:
         await self._queue.close()
         if self._epoch is not None:
             self.deactivate()
+        self._reached.close()
 
-    async def _settle(self, first: asyncio.Future[None]) -> None:
+    def learn(self, image: Image) -> None:
+        """What was committed, whoever leads: the one that does not lead yet may have to know who can be reached."""
+        self._reached.learn(image)
+
+    def process_ended(self, node_id: NodeId) -> None:
+        """The process that led the quorum is gone, as far as its connection says: perhaps a broker with it."""
+        self._watch.process_ended(node_id)
+
+    def _is_early(self) -> bool:
+        return self._config.odradek_early_fencing_enable
+
+    def _begin(self) -> asyncio.Future[tuple[None, None]]:
+        """What is decided before anybody is elected."""
+        first = self._queue.begin(self._first_records)
+        return asyncio.gather(first, self._queue.submit(self._impossible_eligible_leaders))
+
+    async def _settle(self, first: asyncio.Future[tuple[None, None]]) -> None:
         """End what a predecessor left open, and begin an empty log."""
         while True:
             try:
@@ -187,7 +214,7 @@ class Controller:
             except KafkaError as refused:
                 log.error("The first records of this controller could not be written: %s", refused)
                 await asyncio.sleep(RETRY_S)
-                first = self._queue.begin(self._first_records)
+                first = self._begin()
 
     def _first_records(self, image: Image, _at: Offset) -> Decision[Message, None]:
         records: list[Message] = []
@@ -195,6 +222,16 @@ class Controller:
             records.append(AbortTransactionRecord())
         if not image.features.metadata_version:
             records += activation_records(self._bootstrap, min_insync_replicas=self._config.min_insync_replicas)
+        return decided(records, None)
+
+    def _impossible_eligible_leaders(self, image: Image, _at: Offset) -> Decision[Message, None]:
+        records = list(impossible_eligible_leaders(image, self._rules(image)))
+        if records:
+            log.warning(
+                "An earlier release has left eligible leaders that may lack what is committed: they are forgotten "
+                "(partitions: %d)",
+                len(records),
+            )
         return decided(records, None)
 
     async def _every(self, period_s: float, elect: Callable[[Image, TopicRules], list[Message]]) -> None:
@@ -224,13 +261,7 @@ class Controller:
             return decision
 
         broker_id = NodeId(request.broker_id)
-        try:
-            response = await self._queue.submit(decide)
-        except KafkaError as refused:
-            incumbent = self._quorum.image.cluster.brokers.get(broker_id)
-            if refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION and incumbent is not None:
-                self._watch.claimed(incumbent, endpoints_of(request))
-            raise
+        response = await self._queue.submit(decide)
         self._registered_at[broker_id] = Offset(min(end[0], self._quorum.image.provenance.offset))
         self._sessions.heard(broker_id, response.broker_epoch, now_ms=self._world.clock.monotonic_ms())
         self._watch.session_began()
@@ -239,10 +270,13 @@ class Controller:
     def _registrar(self, image: Image, request: BrokerRegistrationRequest, at: Offset, api_version: int) -> Registrar:
         before = image.cluster.brokers.get(NodeId(request.broker_id))
         now_ms = self._world.clock.monotonic_ms()
+        alive = before is not None and self._sessions.alive(before.broker_id, before.broker_epoch, now_ms=now_ms)
+        if alive and before is not None:
+            alive = not self._watch.is_succeeded(before, request.previous_broker_epoch, request.log_dirs)
         return Registrar(
             cluster_id=self._cluster_id,
             kraft_version=self._quorum.kraft_version,
-            alive=before is not None and self._sessions.alive(before.broker_id, before.broker_epoch, now_ms=now_ms),
+            alive=alive,
             next_epoch=at,
             api_version=api_version,
         )
@@ -286,21 +320,22 @@ class Controller:
         """Remember on which connection a broker speaks; True for one that is new, whose loss must be told here."""
         return self._watch.heartbeat_on(NodeId(request.broker_id), request.broker_epoch, connection)
 
-    def connection_lost(self, request: BrokerHeartbeatRequest, connection: object) -> None:
-        """The connection of that heartbeat is gone: the broker may be too."""
-        self._watch.connection_lost(NodeId(request.broker_id), request.broker_epoch, connection)
+    def connection_lost(self, request: BrokerHeartbeatRequest, connection: object, *, closed_by_peer: bool) -> None:
+        """The connection of that heartbeat is gone: where the broker's side has closed it, the broker may be too."""
+        self._watch.connection_lost(
+            NodeId(request.broker_id), request.broker_epoch, connection, closed_by_peer=closed_by_peer
+        )
 
-    async def _fence(self, broker_id: NodeId, broker_epoch: int, why: str) -> None:
+    async def _fence(self, broker_id: NodeId, broker_epoch: int, why: str, holds: Callable[[], bool]) -> None:
         def decide(image: Image, _at: Offset) -> Decision[Message, bool]:
             broker = image.cluster.brokers.get(broker_id)
-            now_ms = self._world.clock.monotonic_ms()
-            if broker is None or broker.broker_epoch != broker_epoch or broker.fenced:
-                return decided((), False)
-            if self._sessions.alive(broker_id, broker_epoch, now_ms=now_ms):
+            if broker is None or broker.broker_epoch != broker_epoch or broker.fenced or not holds():
                 return decided((), False)
             return decided(fence(image, broker_id, self._rules(image)), True)
 
         if await self._queue.submit(decide):
+            if holds():
+                self._sessions.end(broker_id)
             log.info("Fenced broker %d of epoch %d: %s", broker_id, broker_epoch, why)
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:

@@ -225,6 +225,10 @@ class Coordinators:
         self._loads[task] = None
         task.add_done_callback(self._loads.pop)
 
+    async def give_way(self) -> None:
+        """Between two pieces of a log that is being loaded, others get their turn."""
+        await asyncio.sleep(0)
+
     async def _load_in_turns(self, running: RunningShard) -> None:
         try:
             await running.load(min(self._config.offsets_load_buffer_size, LOAD_CHUNK_BYTES))

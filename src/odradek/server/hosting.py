@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
 
-from odradek.ids import NodeId, Uuid
+from odradek.ids import NodeId, Uuid, uuid_text
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.image.topics import (
     LOST_DIRECTORY,
@@ -154,6 +154,14 @@ class Hosting:
             self.replicas.lose(hosted)
 
     def _host(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        strays = self._strays(topic, index, registration)
+        if len(strays) > 1:
+            told = ", ".join(path for _, path in strays)
+            log.error("%s-%d is not served: several logs of it were set aside (%s)", topic.name, index, told)
+            self.replicas.note_offline(topic.name, topic.topic_id, index)
+            return
+        for stray_in, path in strays:
+            stray_in.bring_back(topic.name, index, path)
         directory = self._directory_for(topic, index, registration)
         if directory is None:
             log.error("No log directory is online for %s-%s", topic.name, index)
@@ -199,7 +207,9 @@ class Hosting:
     def _change(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, with_config: bool) -> None:
         hosted = self.replicas.find_by_id(topic.topic_id, index)
         if hosted is None:
-            if self._node_id in registration.replicas and not self.replicas.is_offline(topic.topic_id, index):
+            if self._node_id not in registration.replicas:
+                self._forget_offline(topic, index)
+            elif not self.replicas.is_offline(topic.topic_id, index):
                 self._host(topic, index, registration)
         elif self._node_id not in registration.replicas:
             self.replicas.remove(hosted)
@@ -208,6 +218,22 @@ class Hosting:
             if with_config:
                 hosted.partition.log.config = self._log_config_of(topic.name)
             self._reconsider(hosted, registration)
+
+    def _forget_offline(self, topic: TopicImage, index: int) -> None:
+        """It is not this node's to serve any more: should it come back, it is a new replica.
+
+        What is left of it in a directory that is well could not be opened, or broke while it was open.
+        """
+        if not self.replicas.is_offline(topic.topic_id, index):
+            return
+        self.replicas.note_online(topic.name, topic.topic_id, index)
+        for directory in self.replicas.directories:
+            is_here = directory.online and directory.holds(topic.name, index)
+            if is_here and directory.topic_id_of(topic.name, index) == topic.topic_id:
+                try:
+                    directory.set_aside(topic.name, index)
+                except OSError as failure:
+                    self.replicas.directory_error(directory, failure)
 
     def _reconsider(self, hosted: Hosted, registration: PartitionRegistration) -> None:
         partition = hosted.partition
@@ -250,12 +276,40 @@ class Hosting:
             if directory.directory_id == registered:
                 return directory
         if holders:
+            if registered not in (each.directory_id for each in self.replicas.directories):
+                self._tell_elsewhere(topic, index, registered, holders[0])
             return holders[0]
         if len(online) < len(self._config.log_dirs) and self._may_have_a_log(registration, registered):
             return None
         # One that gets nothing new (KIP-1066) gets it all the same where there is no other.
         is_cordoned = self._config.is_cordoned
         return min(online, key=lambda each: (is_cordoned(each.path), each.partition_count), default=None)
+
+    def _tell_elsewhere(self, topic: TopicImage, index: int, registered: Uuid, holder: LogDirectory) -> None:
+        """An older copy, perhaps, on a disk that was away: nobody could tell by the log alone."""
+        if registered not in (*_NEVER_TOLD, LOST_DIRECTORY):
+            log.warning(
+                "%s-%d was last in a log directory that is missing (directory.id %s), and is served from %s: what was "
+                "written to the other one since is not here",
+                topic.name,
+                index,
+                uuid_text(registered),
+                holder.path,
+            )
+
+    def _strays(
+        self, topic: TopicImage, index: int, registration: PartitionRegistration
+    ) -> list[tuple[LogDirectory, str]]:
+        """Where the partition's log was set aside, if the cluster counts on it and there is no other.
+
+        Releases before this one set everything aside where a metadata log of another cluster, or an empty one, was
+        found first. An empty log in its stead would look as if all had been deleted, and would be believed.
+        """
+        counted_on = (*registration.isr, *registration.elr, *registration.last_known_elr)
+        online = [directory for directory in self.replicas.directories if directory.online]
+        if self._node_id not in counted_on or any(each.holds(topic.name, index) for each in online):
+            return []
+        return [(each, path) for each in online for path in each.strays_of(topic.name, index, topic.topic_id)]
 
     def _may_have_a_log(self, registration: PartitionRegistration, registered: Uuid) -> bool:
         """Also one whose directory the cluster was not told in time, if it counts on this replica."""

@@ -31,12 +31,18 @@ class LastLives:
     def last_life(self, image: Image) -> LastLife:
         """Whose logs are in all directories, as far as the image says; nobody's if one is not there or differs.
 
-        Nor if a directory that this broker had last is not configured any more: what was in it is not here.
+        Nor if a directory that this broker had last is not configured any more: what was in it is not here. One that
+        has come since, and has nothing in it, says nothing about what the others hold.
         """
         known = image.cluster.brokers.get(self._node_id)
         if known is not None and not {each.directory_id for each in self._directories}.issuperset(known.log_dirs):
             return NOBODY
-        lives = [directory.last_life for directory in self._whole()]
+        had = () if known is None else known.log_dirs
+        lives = [
+            directory.last_life
+            for directory in self._whole()
+            if not had or directory.directory_id in had or directory.partition_count
+        ]
         if known is not None:
             lives = [life.once_known(known.incarnation_id, known.broker_epoch) for life in lives]
         return common_life(lives)

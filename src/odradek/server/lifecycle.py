@@ -188,6 +188,10 @@ class BrokerLifecycle:
         self._aside = aside
         self._beat_now()
 
+    def leader_changed(self) -> None:
+        """Say at once to a new controller that this broker lives, and be watched by it from then on."""
+        self._beat_now()
+
     def learn(self, image: Image) -> None:
         """Tell the controller at once how far this broker is when another one leaves: that one waits to be let go."""
         if image.features is not self._features:

@@ -1,7 +1,8 @@
 """How a node follows the metadata log: it finds the leader, fetches from it, and notices when it is gone.
 
 A connection that is reset and cannot be made again means a leader that died: voters doubt it at once. One that says
-nothing for longer than a fetch may wait is doubted soon after. Doubting only starts a pre-vote.
+nothing for longer than a fetch may wait is doubted soon after. Doubting only starts a pre-vote. Where early elections
+are switched off (ADR 10), the core's own time for fetches is waited for.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class MetadataFollower:
         self._shunned_until_ms = 0
         """An observer's leader that did not answer is left alone for a while: the others know who follows it."""
         self._followed = (LeaderEpoch(-1), NO_NODE)
+        self._closed_there: Address | None = None
+        """Who closed the connection that this node had, as long as there is no other."""
         self._complained_ms = -_COMPLAINTS_EVERY_MS
         self._asked: Awaiting | None = None
         """The answer that is waited for."""
@@ -108,17 +111,24 @@ class MetadataFollower:
             try:
                 fine = await self._fetch(address)
             except (ConnectionLost, RequestTimedOut) as lost:
+                if self._peers.was_closed_there(address):
+                    self._closed_there = address
                 self._peers.drop(address)
                 self._complain("Cannot fetch the metadata log from %s:%d: %s", *address, lost)
                 if held and isinstance(lost, ConnectionLost):
                     continue  # Connect again at once: a leader that died refuses.
                 if address == quorum.raft.leader_address:
+                    if address == self._closed_there and isinstance(lost, ConnectionLost):
+                        quorum.on_leader_ended(quorum.raft.leader_id)
                     self._shunned_until_ms = self._world.clock.monotonic_ms() + quorum.settings.fetch_timeout_ms
-                    await quorum.step(quorum.raft.doubt_leader)
+                    if quorum.settings.early_elections:
+                        await quorum.step(quorum.raft.doubt_leader)
                 fine = False
             except KafkaError as refused:
                 self._complain("What %s:%d sent cannot be taken: %s", *address, refused)
                 fine = False
+            if fine:
+                self._closed_there = None
             self._failures = 0 if fine else self._failures + 1
             if fine:
                 self._place.maybe_ask()
@@ -316,7 +326,8 @@ class MetadataFollower:
         if self._silent_ms > self._world.clock.monotonic_ms():
             self._listen_until(self._silent_ms)
         elif self._quorum.raft.is_voter:
-            self._quorum.soon(self._quorum.raft.doubt_leader)
+            if self._quorum.settings.early_elections:
+                self._quorum.soon(self._quorum.raft.doubt_leader)
         else:
             self._give_up_on_answer(RequestTimedOut("it is silent"))
 

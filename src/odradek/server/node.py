@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from odradek.ids import LeaderEpoch, NodeId, Uuid
+from odradek.ids import NO_NODE, LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import Changes, Image
@@ -111,6 +111,8 @@ class Node:
         self._rooms_made = False
         self._quorum_started = False
         self._may_have_registered = False
+        self._incarnation_id = random_uuid(world.entropy)
+        """Of this process: its controller and its broker register with it, and so are known to be one process."""
         self._next_image: asyncio.Future[None] | None = None
         self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
@@ -182,6 +184,7 @@ class Node:
         await self._open_partitions()
         if self._last_lives.is_damaged:
             log.warning("Registering anew: others must not take this broker for one that has lost nothing.")
+            self._incarnation_id = random_uuid(self.world.entropy)
             await self._register(identity)
             self._last_lives.is_damaged = False
         self.fetchers.start()
@@ -324,6 +327,7 @@ class Node:
                     identity.directory_ids[path],
                     self.world.entropy,
                     producer_expiration_ms=self.config.producer_id_expiration_ms,
+                    trusts_kills=self.config.odradek_trust_killed_logs_enable,
                 )
             )
 
@@ -359,8 +363,9 @@ class Node:
                 bootstrap=self._bootstrap(),
             )
             self.controller.on_failure = self.fail
+            self.quorum.on_leader_ended = self.controller.process_ended
             endpoints = self.listening.endpoints(config.controller_advertised_listeners)
-            me = Self(self.node_id, self.cluster_id, random_uuid(self.world.entropy), endpoints, _FEATURES)
+            me = Self(self.node_id, self.cluster_id, self._incarnation_id, endpoints, _FEATURES)
             self._registrar = ControllerRegistrar(config, self.channel, me)
 
     def _as_voter(self, identity: Identity) -> Voter:
@@ -458,10 +463,11 @@ class Node:
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         if changes.configs and any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
-            cordoned = self.config.cordoned_log_dirs
-            apply_broker_configs(self.config, image.configs)
-            if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
-                self.lifecycle.directories_cordoned()
+            with self.containment.at_most(Cost.TASK, "other settings of this broker"):
+                cordoned = self.config.cordoned_log_dirs
+                apply_broker_configs(self.config, image.configs)
+                if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
+                    self.lifecycle.directories_cordoned()
         self._guard(image)
         if self._held_back is not None:
             self._held_back.append((image, changes))
@@ -476,6 +482,8 @@ class Node:
         if self._registrar is not None:
             with self.containment.at_most(Cost.TASK, "registering as a controller"):
                 self._registrar.apply(image)
+            with self.containment.at_most(Cost.TASK, "reaching the listeners of brokers"):
+                self.controller.learn(image)
         if self._next_image is not None and not self._next_image.done():
             self._next_image.set_result(None)
 
@@ -497,6 +505,8 @@ class Node:
     def _leader_changed(self) -> None:
         for channel in self._channels:
             channel.leader_changed()
+        if self.quorum.leader_id != NO_NODE:
+            self.lifecycle.leader_changed()
 
     def _leadership_changed(self, epoch: LeaderEpoch | None) -> None:
         if epoch is None:
@@ -510,7 +520,7 @@ class Node:
         return Self(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
-            incarnation_id=random_uuid(self.world.entropy),
+            incarnation_id=self._incarnation_id,
             endpoints=self.listening.endpoints(self.config.advertised_listeners),
             features=_FEATURES,
             rack=self.config.broker_rack,

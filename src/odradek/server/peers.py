@@ -54,6 +54,11 @@ class Peers:
         self._connections[address] = connection
         return connection
 
+    def was_closed_there(self, address: tuple[str, int]) -> bool:
+        """Whether the process at that address has closed the last connection to it, or has ended."""
+        connection = self._connections.get(address)
+        return connection is not None and connection.closed_by_peer
+
     def drop(self, address: tuple[str, int]) -> None:
         """Close the connection to that address, with all that waits on it."""
         connection = self._connections.pop(address, None)

@@ -125,6 +125,8 @@ class Quorum:
         """Told the epoch in which this node may decide, once it may, and None when it may not any more."""
         self.on_leader: Callable[[], None] = lambda: None
         """Told when the leader, its address or its epoch is another."""
+        self.on_leader_ended: Callable[[NodeId], None] = lambda leader_id: None
+        """Told when the leader has closed the connection on which this node followed it and cannot be reached again."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told when this node's log and the quorum's cannot be brought together: the node must stop."""
 
@@ -455,11 +457,13 @@ class Quorum:
     async def caught_up(self) -> None:
         """Come back once all that the leader has committed by now is replayed here."""
         await self.in_touch()
-        await self._replay.until(self.raft.high_watermark, None)
+        raft = self.raft  # A follower may have been told of more than it has got so far.
+        await self._replay.until(max(raft.high_watermark, raft.told_high_watermark), None)
 
     async def in_touch(self) -> None:
         """Come back once a leader has said what is committed."""
-        while self.raft.high_watermark < 0 and not self.is_active:
+        raft = self.raft
+        while (raft.high_watermark if raft.is_leader else raft.told_high_watermark) < 0 and not self.is_active:
             waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self.commits.park(waiter)
             await waiter
@@ -481,7 +485,7 @@ class Quorum:
             self._append_fetched(records)
             if self.raft.may_vote:
                 await self.log.sync()
-        self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
+        self._accept(high_watermark)
         await self.carry_out()
 
     def take_unsynced(self, records: memoryview, high_watermark: int) -> None:
@@ -505,11 +509,18 @@ class Quorum:
 
     def take_nothing(self, high_watermark: int) -> None:
         """The leader has nothing new; nobody has the turn, so that nothing else is to be carried out."""
-        self.raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
+        self._accept(high_watermark)
         self.commits.advanced()
         self._timer.set()
         if self.raft.has_ready:  # This voter has got to know what it may have promised, or that it lacks some of it.
             self.soon(lambda now_ms: None)
+
+    def _accept(self, high_watermark: int) -> None:
+        raft = self.raft
+        is_first = raft.told_high_watermark < 0
+        raft.fetch_accepted(high_watermark, self._world.clock.monotonic_ms())
+        if is_first and raft.told_high_watermark >= 0:
+            self.commits.wake()  # Whoever waits to be in touch: the log's own high watermark may not be seen to move.
 
     async def truncate(self, end_offset: Offset) -> None:
         """Cut what the leader does not have; what is committed cannot be meant. The caller has the turn."""

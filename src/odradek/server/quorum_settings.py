@@ -25,6 +25,7 @@ class QuorumSettings:
     fetch_snapshot_max_bytes: int = 1 << 20
     max_idle_interval_ms: int = 500
     auto_join: bool = False
+    early_elections: bool = True
 
 
 def quorum_settings(config: NodeConfig) -> QuorumSettings:
@@ -45,4 +46,5 @@ def quorum_settings(config: NodeConfig) -> QuorumSettings:
         fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         auto_join=config.controller_quorum_auto_join_enable,
+        early_elections=config.odradek_early_elections_enable,
     )

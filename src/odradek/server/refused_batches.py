@@ -13,6 +13,7 @@ takes the answer to the second for one to the first as well, and tells its user 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from odradek.ids import Uuid
@@ -57,8 +58,9 @@ class _Refusal:
 class RefusedBatches:
     """The first that was refused, by partition and producer."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, is_wanted: Callable[[], bool] = lambda: True) -> None:
         self._clock = clock
+        self._is_wanted = is_wanted
         self.first: dict[_Key, _Refusal] = {}
         """Empty most of the time, which is all that most appends look at."""
         self._until_ms = 0
@@ -70,7 +72,7 @@ class RefusedBatches:
     def note(self, topic: str | Uuid, index: int, batch: memoryview, error: KafkaError) -> None:
         """A batch was refused; if it comes again, those behind it have to wait for that."""
         header = _of_idempotent_producer(batch)
-        if header is None or error.code not in _COMES_AGAIN:
+        if header is None or error.code not in _COMES_AGAIN or not self._is_wanted():
             return
         key = (topic, index, header.producer_id, header.producer_epoch)
         now_ms = self._clock.monotonic_ms()

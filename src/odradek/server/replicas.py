@@ -70,7 +70,7 @@ class Replicas:
         self.on_role: Callable[[Hosted], None] = lambda hosted: None
         """Told when a partition is there, has another leader or epoch, or is gone (`hosts` says which)."""
         self.full_disks = FullDisks(world.disk)
-        self.refused_batches = RefusedBatches(world.clock)
+        self.refused_batches = RefusedBatches(world.clock, is_wanted=self._are_producers_ordered)
         self.on_throttles: Callable[[], None] = lambda: None
         """Told when other partitions are throttled than before, or at another rate."""
         self.on_cluster: Callable[[], None] = lambda: None
@@ -182,7 +182,8 @@ class Replicas:
         try:
             if self.refused_batches.first:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
-            if leadership is not None and leadership.inherits and origin is Origin.CLIENT:
+            inherits = leadership is not None and leadership.inherits and origin is Origin.CLIENT
+            if leadership is not None and inherits and self._are_producers_ordered():
                 check_is_first(leadership, partition.log, batch, self._world.clock)
             info = partition.append(batch, now_ms, origin, for_all, examined)
         except OSError as failure:
@@ -204,11 +205,16 @@ class Replicas:
                 hosted.held_bytes += len(batch)
         return info
 
+    def _are_producers_ordered(self) -> bool:
+        return self._config.odradek_ordered_producers_enable
+
     def _out_of_order_here(self, hosted: Hosted, refused: KafkaError) -> KafkaError:
         """What a leader says that took over a moment ago, or may have been replaced without having heard of it: the
         batch before may have been refused, lost or taken elsewhere."""
         leadership = hosted.partition.leadership
         if refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or leadership is None:
+            return refused
+        if not self._are_producers_ordered():
             return refused
         now_ms = self._world.clock.monotonic_ms()
         took_over = leadership.inherits and now_ms - leadership.began_ms < REMEMBERED_MS

@@ -41,6 +41,9 @@ MAX_EXPIRIES_PER_TURN = 100
 MAX_REPLAYS_PER_TURN = 500
 """Records of a log that is being loaded: some milliseconds' work."""
 
+FORGET_AGAIN_S = 5.0
+"""After the log has refused to forget the offsets of deleted topics."""
+
 MAX_COMMITS_GATHERED = 100
 """Of one batch; what each of them brings along is bounded already."""
 
@@ -85,8 +88,9 @@ class RunningShard:
         """Up to where `flush.messages` or `flush.ms` wants the log synced."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._to_forget: list[str] = []
-        """Topics that were deleted while the log was being loaded."""
+        self._to_forget: dict[str, None] = {}
+        """Topics that were deleted, and whose offsets could not be forgotten yet."""
+        self._forgetting: asyncio.TimerHandle | None = None
         hosted.listeners[self._watermark_moved] = None
 
     # Loading and leaving.
@@ -110,13 +114,13 @@ class RunningShard:
             if end is None:
                 break
             offset = end
-            await asyncio.sleep(0)
+            await self._coordinators.give_way()
             if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return
         for number, record in enumerate(newest.records(GROUP_RECORDS), start=1):
             self.shard.replay(record)
             if number % MAX_REPLAYS_PER_TURN == 0:
-                await asyncio.sleep(0)
+                await self._coordinators.give_way()
                 if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     return
         self.begin()
@@ -129,24 +133,42 @@ class RunningShard:
             self._write(decision, now)
         self._deliver(decision)
         self.state = ErrorCode.NONE
-        self.forget(self._to_forget)
+        self.forget(self.shard.deleted_topics)
 
-    def forget(self, topics: list[str]) -> None:
-        """Topics were deleted: their offsets go, at once or as soon as they are known."""
-        if self.state is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            self._to_forget += topics
-        elif self.state is ErrorCode.NONE and topics:
-            while self.tell(lambda shard, now: shard.forget_topics(topics)):
-                pass
+    def forget(self, topics: Iterable[str]) -> None:
+        """Topics were deleted: their offsets go, at once or as soon as they are known and the log takes it."""
+        self._to_forget |= dict.fromkeys(topics)
+        if self._to_forget and self.state is ErrorCode.NONE:
+            self._forget()
+
+    def _forget(self) -> None:
+        is_over = False
+
+        def decide(shard: GroupShard, now: Moment) -> CoordinatorDecision:
+            nonlocal is_over
+            decision = shard.forget_topics(self._to_forget)
+            is_over = not decision.records
+            return decision
+
+        while self.tell(decide):
+            pass
+        if is_over:
+            self._to_forget = {}
+        elif self._forgetting is None and self.state is ErrorCode.NONE:
+            self._forgetting = asyncio.get_running_loop().call_later(FORGET_AGAIN_S, self._forget_again)
+
+    def _forget_again(self) -> None:
+        self._forgetting = None
+        self._forget()
 
     def resign(self) -> None:
         """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
         self.state = ErrorCode.NOT_COORDINATOR
         self.hosted.listeners.pop(self._watermark_moved, None)
-        for timer in (self._timer, self._patience):
+        for timer in (self._timer, self._patience, self._forgetting):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._patience = None
+        self._timer = self._patience = self._forgetting = None
         with self._replicas.containment.at_most(Cost.SHARD, self.hosted):  # Who is not told here is told below.
             for ticket, answer in self.shard.resign().answers:
                 self._hand_over(ticket, answer)

@@ -225,6 +225,12 @@ class NodeSettings:
     metadata_log_dir = Setting[str](
         STRING, None, "The directory of the cluster's metadata, if not the first of `log.dirs`.", None, HIGH
     )
+    odradek_trust_killed_logs_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a broker that was killed vouches for its logs where the operating system has run ever since (ADR 12); "
+        "without it only a clean stop does, as in Apache Kafka: for volumes that may be detached or rolled back.",
+    )
     log_flush_scheduler_interval_ms = Setting[int](
         LONG, LONG_MAX, "How often logs are looked at for whether they must be forced to disk.", None, HIGH
     )
@@ -323,6 +329,13 @@ class NodeSettings:
     )
 
     # Producers
+    odradek_ordered_producers_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a leader has idempotent producers send again what may be overtaken by their own later batches "
+        "(ADR 19); without it they are told what Apache Kafka tells them.",
+        dynamic=True,
+    )
     producer_id_expiration_ms = Setting[int](
         INT,
         86_400_000,
@@ -416,6 +429,19 @@ class NodeSettings:
     )
     broker_session_timeout_ms = Setting[int](
         INT, 9_000, "After how long without a heartbeat the controller takes a broker for gone.", Range(1)
+    )
+    odradek_early_elections_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a voter doubts a leader of the quorum that refuses or is silent before "
+        "`controller.quorum.fetch.timeout.ms` is over (ADR 10); without it that alone counts, as in Apache Kafka.",
+    )
+    odradek_early_fencing_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether the controller fences a broker before its session ends once there is proof that its process has "
+        "ended (ADR 17); without it the session alone counts, as in Apache Kafka.",
+        dynamic=True,
     )
     initial_broker_registration_timeout_ms = Setting[int](
         INT, 60_000, "How long a starting broker tries to register before it gives up."

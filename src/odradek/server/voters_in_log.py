@@ -9,6 +9,7 @@ from odradek.ids import Offset
 from odradek.metadata.raft.amnesia import AMNESIA_FILE
 from odradek.metadata.raft.control_records import read_control_record, recorded_voters
 from odradek.metadata.raft.core import Raft
+from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE
 from odradek.metadata.raft.voters import BadVoters, Membership
 from odradek.protocol.codec import Message
 from odradek.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
@@ -65,6 +66,13 @@ def check_place(raft: Raft) -> None:
         raise BadVoters(
             f"Voter {me.node_id} of the metadata quorum is another directory than this one: "
             "the log was formatted elsewhere."
+        )
+    if raft.amnesia is None and raft.has_nothing and raft.epoch > 0 and raft.is_voter and not membership.is_dynamic:
+        log.warning(
+            "This voter has taken part in elections, and has no metadata log. If its disk was lost, and an earlier "
+            "release has started since, it may have forgotten what it promised: stop it, and remove %s "
+            "before it starts again, so that it does not help to elect who lacks something.",
+            QUORUM_STATE_FILE,
         )
     if raft.amnesia is not None and raft.amnesia.quorum_is_new:
         log.warning(

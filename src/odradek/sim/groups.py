@@ -10,6 +10,8 @@ from odradek.client.admin import Admin
 from odradek.client.admin.groups import GroupDescription
 from odradek.client.errors import ClientError
 from odradek.protocol.errors import KafkaError
+from odradek.sim import brief_groups
+from odradek.sim.brief_groups import BriefGroups
 from odradek.sim.cluster import Cluster
 from odradek.sim.consumer_group_member import ConsumerGroupMember
 from odradek.sim.entropy import SimulatedEntropy
@@ -58,6 +60,7 @@ STATES = (
     "connection cut",
     "disk full",
     *LIES,
+    *brief_groups.STATES,
 )
 """What a set of seeds must have met to prove anything about groups."""
 
@@ -104,7 +107,9 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         faults = Faults(cluster, draw.randrange(1, 5), power=power)
         liars = Liars(cluster, admin) if draw.random() < LIE_RATE else None
         lying = () if liars is None else (liars.run(),)
-        await asyncio.gather(faults.run(), *(crowd.run(draw.randrange(6, 14)) for crowd in crowds), *lying)
+        brief = BriefGroups(cluster, admin, "orders", TOPICS["orders"])
+        coming = [crowd.run(draw.randrange(6, 14)) for crowd in crowds]
+        await asyncio.gather(faults.run(), brief.run(draw.randrange(5)), *coming, *lying)
         for crowd in crowds:
             await crowd.settle(admin)
         observing.cancel()
@@ -112,6 +117,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await asyncio.gather(*(crowd.empty() for crowd in crowds))
         if liars is not None:
             await liars.judge()
+        await brief.judge()
         for crowd in crowds:
             await read_offsets(cluster, admin, crowd, patient=True)
     await cluster.stop()

@@ -312,6 +312,21 @@ class ProducerIdGiven:
 
 
 @value
+class TakenForDead:
+    """A controller fenced a broker, or gave its id to another process; `silent_ms` since it had heard of it last.
+
+    A new controller hears of everybody when it begins. Whether the broker's process was `alive`, only the world knows.
+    """
+
+    controller_id: int
+    broker_id: int
+    broker_epoch: int
+    silent_ms: int
+    session_ms: int
+    alive: bool
+
+
+@value
 class NodeView:
     """A node, and the cluster as it sees it; a dead one sees nothing."""
 
@@ -357,7 +372,15 @@ class ReplicaHolds:
 ReplicaEvent: TypeAlias = WatermarkSeen | ReplicaHolds
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
 QuorumEvent: TypeAlias = (
-    LeaderKnown | Promised | Committed | Truncated | ChangeSent | ChangeAnswered | ProducerIdGiven | QuorumSettled
+    LeaderKnown
+    | Promised
+    | Committed
+    | Truncated
+    | ChangeSent
+    | ChangeAnswered
+    | ProducerIdGiven
+    | TakenForDead
+    | QuorumSettled
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | DiskLost | Restarted
 ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | TrimSent | TrimAnswered | Unpromised

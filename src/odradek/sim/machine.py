@@ -44,6 +44,8 @@ class Surroundings:
         self.loop = SimulatedLoop()  # type: ignore[abstract]  # Sockets and signals are not of this world.
         self.trace = Trace(self.loop)
         self.internet = Internet(self.loop, self.draw("network"), self.trace)
+        self.everybody: list[Machine] = []
+        """All machines on which nodes run, also those that stand in for others."""
 
     def draw(self, purpose: str) -> random.Random:
         """A source of its own for every purpose, so that one more draw here does not change all that is drawn there."""
@@ -73,6 +75,8 @@ class Machine:
         self.node: Node | None = None
         self.lives = 0
         self.is_up = False
+        self.everybody = around.everybody
+        self.everybody.append(self)
         self._around = around
         self._loop = around.loop
         self.make_node = make_node

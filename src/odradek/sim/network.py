@@ -4,7 +4,8 @@ Bytes arrive in order or not at all, as TCP has it, but in pieces of any size an
 when it is delivered, so that a file cut or deleted under a reader shows; and all that `buffer()` offers is overwritten,
 not only what arrives, so that a view which outlives its request is seen to be wrong.
 
-Between two machines the way may be cut, in one direction or in both, or be slow. As TCP has it, nothing of that is
+A filter on the way may turn a machine away from a port of another, and say that nobody listens there. Between two
+machines the way may be cut, in one direction or in both, or be slow. As TCP has it, nothing of that is
 heard: bytes wait until the way is open again, and whoever connects tries again and again. A machine without power is as
 silent; only once it is back does it say that it knows nothing of its old connections.
 """
@@ -56,6 +57,8 @@ class SimulatedWire:
         self._reading = True
         self._finishing = False
         self._ended = False
+        self._forsook = False
+        """Whether this end was told that the connection is gone while the other was not."""
         self._severed = False
         self.stalled_until_us = 0
         self.asks = False
@@ -80,7 +83,7 @@ class SimulatedWire:
         internet, peer = self._internet, self.peer
         internet.calls += self.asks
         if peer.silent and peer.machine not in internet.dark:
-            internet.later(self.life, self._hear_loss)  # It answers that it knows of no such connection.
+            internet.later(self.life, self._hear_reset)  # It answers that it knows of no such connection.
         first = parts[0]
         count = len(first) if len(parts) == 1 else sum(map(len, parts))
         if self._flight_bytes + count <= self._window and not self._severed and not self._unsent:
@@ -137,7 +140,7 @@ class SimulatedWire:
             end._severed = True
             end._flight.clear()
             end._flight_bytes = 0
-            self._internet.later(end.life, end._hear_loss)
+            self._internet.later(end.life, end._hear_reset)
 
     def stall(self, duration_us: int) -> None:
         """Packets of this direction are lost for a while; TCP sends them again."""
@@ -149,8 +152,8 @@ class SimulatedWire:
         self._internet.later(self.life, self._forsaken)
 
     def _forsaken(self) -> None:
-        self._ended = True
-        self._hear_loss()
+        self._ended = self._forsook = True
+        self._hear_reset()
         self._deliver_later()
 
     def vanish(self) -> None:
@@ -162,7 +165,7 @@ class SimulatedWire:
     def awake(self) -> None:
         """The machine of a silent end is back: what its peer keeps sending gets the answer that nobody knows it."""
         if self.peer._flight or self.peer._unsent:
-            self._internet.later(self.peer.life, self.peer._hear_loss)
+            self._internet.later(self.peer.life, self.peer._hear_reset)
 
     def crash(self, *, last_words: bool) -> None:
         """This end's machine is gone; `last_words` that had left it as plain bytes may still arrive."""
@@ -192,6 +195,9 @@ class SimulatedWire:
         self._deliver_later()
         if self._owner is not None:  # Else it closes the wire before it is asked to own it, and hears of it then.
             self._owner.lost(None)
+
+    def _hear_reset(self) -> None:
+        self._hear_loss(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     def _hear_loss(self, why: Exception | None = None) -> None:
         if self.closed:
@@ -249,7 +255,7 @@ class SimulatedWire:
             return
         if not self._flight:
             if self._ended:
-                peer._hear_loss()
+                (peer._hear_reset if self._forsook else peer._hear_loss)()
             return
         view = owner.buffer()
         size = len(view)
@@ -334,6 +340,8 @@ class Internet:
         self.stalled_until_us = 0
         self.cuts: dict[tuple[str, str], int] = {}
         """How many cuts there are between one machine and another, by direction."""
+        self.refusals: dict[tuple[str, str, int], int] = {}
+        """How many there are on the way of one machine to a port of another that turn it away in the other's name."""
         self.slow_us: dict[str, int] = {}
         """How much longer everything takes to and from a machine, at most."""
         self.dark: dict[str, None] = {}
@@ -393,6 +401,16 @@ class Internet:
                 wire.stall(self.draw.randrange(RETRANSMISSION_US))
                 wire._deliver_later()
 
+    def refuse(self, source: str, target: str, port: int) -> None:
+        """From now on one machine is told that nobody listens at a port of another, whoever does."""
+        self.refusals[source, target, port] = self.refusals.get((source, target, port), 0) + 1
+
+    def admit(self, source: str, target: str, port: int) -> None:
+        """One refusal less."""
+        left = self.refusals.pop((source, target, port)) - 1
+        if left:
+            self.refusals[source, target, port] = left
+
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self.cuts
 
@@ -449,7 +467,7 @@ class SimulatedNetwork:
             await asyncio.sleep(retry_s)
             retry_s *= 2
         listening = internet.listeners.get((host, port))
-        if listening is None:
+        if listening is None or (internet.refusals and (self.machine, host, port) in internet.refusals):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         there = listening.network
         window = internet.draw.choice(WINDOWS)

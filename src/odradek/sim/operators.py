@@ -16,7 +16,7 @@ from odradek.client.admin.cluster import ConfigChange, ConfigResource, ResourceT
 from odradek.client.admin.topics import Election
 from odradek.client.cluster import TopicPartition
 from odradek.client.errors import ClientError
-from odradek.ids import uuid_text
+from odradek.ids import NO_NODE, uuid_text
 from odradek.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from odradek.metadata.image.topics import PartitionRegistration, TopicImage
 from odradek.protocol.errors import KafkaError
@@ -27,7 +27,7 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.sim.history import Partition, TrimAnswered, TrimSent
+from odradek.sim.history import GROUPS, Partition, TrimAnswered, TrimSent
 from odradek.sim.producer import Batch
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderProducer
 from odradek.sim.replication_cluster import ReplicationCluster
@@ -35,6 +35,7 @@ from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.workload import BY_TOPIC_ID
 
 STATES = (
+    "node struck beside an operator",
     "operator created a topic",
     "operator deleted a topic",
     "operator recreated a topic",
@@ -48,6 +49,9 @@ STATES = (
     "operator held an election",
     "operator changed min.insync.replicas",
     "operator changed unclean elections",
+    "operator moved to one replica",
+    "operator moved to four replicas",
+    "operator passed on a coordinator",
     "operator turned the ELR off",
     "operator turned the ELR on",
 )
@@ -62,6 +66,7 @@ SETTINGS = {
 MANY = 1_000_000
 TRIMS = 0.08
 LOOK_EVERY_S = 0.2
+COUNTS = {1: "one replica", 4: "four replicas"}
 LONGEST_PAUSES_S = (0.0, 0.3, 3.0)
 STRIKES = 0.2
 
@@ -217,6 +222,7 @@ class Operator:
             (1, self._elect),
             (4, self._set_min_insync),
             (1, self._set_unclean),
+            (4, self._pass_on_coordinator),
         ]
         if not may_lose_power:
             # Without the ELR a loss of power may take what all topics of the run promise to keep.
@@ -229,6 +235,7 @@ class Operator:
                 await asyncio.sleep(self._draw.random() * longest_pause_s + (self._draw.random() < 0.3) * 3)
                 strike = None
                 if self._draw.random() < STRIKES:
+                    self._trace.mark("node struck beside an operator")
                     strike = asyncio.create_task(self._faults.strike_between())
                 await self._step(admin)
                 if strike is not None:
@@ -301,6 +308,8 @@ class Operator:
         self._trace.mark("operator moved a partition")
         if old.adding_replicas or old.removing_replicas:
             self._trace.mark("operator redirected a move")
+        if len(targets) in COUNTS:
+            self._trace.mark(f"operator moved to {COUNTS[len(targets)]}")
         if targets == list(old.replicas):
             self._trace.mark("operator moved to the same brokers")
         if any(not self._cluster.node_named(broker).is_up for broker in targets):
@@ -325,6 +334,25 @@ class Operator:
         partitions = [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]
         await admin.elect_leaders(Election.PREFERRED, partitions)
         self._trace.mark("operator held an election")
+
+    async def _pass_on_coordinator(self, admin: Admin, topic: TopicImage) -> None:
+        """The groups' coordinator goes from one broker to another and perhaps back, sooner than it has loaded."""
+        partition = TopicPartition(GROUPS.topic, GROUPS.index)
+        first = NO_NODE
+        for _ in range(self._draw.randrange(2, 6)):
+            agreed = self._cluster.registration(GROUPS)
+            if agreed is None:
+                return
+            others = [replica for replica in agreed.isr if replica != agreed.leader]
+            if others:
+                first = first if first in others and self._draw.random() < 0.7 else self._draw.choice(others)
+                self._note(f"passes the coordinator on from {agreed.leader} to {first}")
+                replicas = [first, *(replica for replica in agreed.replicas if replica != first)]
+                _raise(await admin.reassign_partitions({partition: replicas}))
+                _raise(await admin.elect_leaders(Election.PREFERRED, [partition]))
+                self._trace.mark("operator passed on a coordinator")
+                first = agreed.leader
+            await asyncio.sleep(self._draw.random() ** 3)
 
     # Settings.
 

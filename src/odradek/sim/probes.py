@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from odradek.ids import Offset, Uuid
+from odradek.ids import NodeId, Offset, Uuid
 from odradek.metadata.image import Changes, Image
+from odradek.metadata.image.cluster import BrokerRegistration
 from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import Membership
 from odradek.ports import World
 from odradek.protocol.messages.vote import VoteRequest, VoteResponse
 from odradek.server.config import NodeConfig
+from odradek.server.controller import Controller
 from odradek.server.directories import Identity
 from odradek.server.node import Node
 from odradek.server.quorum import Quorum
-from odradek.sim.history import Batch, Committed, LeaderKnown, Promised, Truncated
+from odradek.sim.history import Batch, Committed, LeaderKnown, Promised, TakenForDead, Truncated
 from odradek.sim.machine import Machine
 
 
@@ -88,6 +90,64 @@ class QuorumProbe:
         return tuple([Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each, _ in batches])
 
 
+class WatchProbe:
+    """Looks over the shoulder of one controller: whom does it take for dead, and how long was that one silent?"""
+
+    def __init__(self, machine: Machine, controller: Controller, *, node_id: int, session_ms: int) -> None:
+        self._machine = machine
+        self._node_id = node_id
+        self._session_ms = session_ms
+        self._began_ms = 0
+        self._heard_ms: dict[int, int] = {}
+        watch, sessions = controller._watch, controller._sessions
+        self._fence, self._is_succeeded = watch._fence, watch.is_succeeded
+        self._start, self._heard = sessions.start, sessions.heard
+        watch._fence = self._fencing
+        watch.is_succeeded = self._succeeded  # type: ignore[method-assign]
+        sessions.start = self._started  # type: ignore[method-assign]
+        sessions.heard = self._has_heard  # type: ignore[method-assign]
+
+    def _started(self, brokers: Iterable[BrokerRegistration], *, myself: NodeId, now_ms: int) -> None:
+        self._began_ms = now_ms
+        self._heard_ms.clear()
+        self._start(brokers, myself=myself, now_ms=now_ms)
+
+    def _has_heard(self, broker_id: NodeId, broker_epoch: int, *, now_ms: int) -> None:
+        self._heard_ms[broker_id] = now_ms
+        self._heard(broker_id, broker_epoch, now_ms=now_ms)
+
+    async def _fencing(self, broker_id: NodeId, broker_epoch: int, why: str, holds: Callable[[], bool]) -> None:
+        def looks() -> bool:
+            if not holds():
+                return False
+            if not found:
+                found.append(self._taken_for_dead(broker_id, broker_epoch))
+            return True
+
+        found: list[TakenForDead] = []
+        await self._fence(broker_id, broker_epoch, why, looks)
+        for event in found:
+            self._machine.history.add(event)
+            if event.silent_ms <= self._session_ms:
+                self._machine.trace.mark("dead broker fenced early")
+
+    def _succeeded(self, broker: BrokerRegistration, previous_epoch: int, log_dirs: list[Uuid]) -> bool:
+        succeeded = self._is_succeeded(broker, previous_epoch, log_dirs)
+        if succeeded:
+            self._machine.history.add(self._taken_for_dead(broker.broker_id, broker.broker_epoch))
+            self._machine.trace.mark("dead broker succeeded early")
+        return succeeded
+
+    def _taken_for_dead(self, broker_id: NodeId, broker_epoch: int) -> TakenForDead:
+        silent_ms = self._machine.clock.monotonic_ms() - self._heard_ms.get(broker_id, self._began_ms)
+        alive = any(
+            isinstance(node := machine.node, ProbedNode) and node.is_broker_of(broker_id, broker_epoch)
+            for machine in self._machine.everybody
+            if machine.life is not None and machine.life.alive
+        )
+        return TakenForDead(self._node_id, broker_id, broker_epoch, silent_ms, self._session_ms, alive)
+
+
 class ProbedNode(Node):
     """A node whose quorum is looked at."""
 
@@ -96,10 +156,27 @@ class ProbedNode(Node):
         super().__init__(config, world, poison_buffers=True)
         self._machine = machine
         self._known_as = known_as
+        self._ending = False
 
     def _open_quorum(self, identity: Identity) -> None:
         super()._open_quorum(identity)
         QuorumProbe(self._machine, self.quorum, node_id=self._known_as, incarnation=self._incarnation)
+        if self.config.is_controller:
+            session_ms = self.config.broker_session_timeout_ms
+            WatchProbe(self._machine, self.controller, node_id=self._known_as, session_ms=session_ms)
+
+    def is_broker_of(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this is that life of that broker, and not about to end by itself."""
+        is_broker = self.config.is_broker and self.node_id == broker_id and hasattr(self, "lifecycle")
+        return is_broker and self.lifecycle.broker_epoch == broker_epoch and not self._ending
+
+    async def stop(self) -> None:
+        self._ending = True
+        await super().stop()
+
+    async def _abandon(self) -> None:
+        self._ending = True
+        await super()._abandon()
 
     def _incarnation(self) -> Uuid | None:
         return self.lifecycle.incarnation_id if self.config.is_broker else None

@@ -14,6 +14,7 @@ from typing import Protocol
 from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE
 from odradek.sim.cluster import Cluster
 from odradek.sim.disk import Keep
+from odradek.sim.loop import Crashed
 from odradek.sim.machine import Gone, Machine
 
 STRIKE_PATIENCE_S = 6.0
@@ -26,6 +27,9 @@ REPLACING_S = 12
 
 REPLACING_DISK_S = 4.0
 """Longer than a leader that was deposed meanwhile takes to find out: ADR 18 assumes that."""
+
+UNREACHABLE_BROKERS = 0.3
+"""In how many runs with separate controllers these can never reach one of the brokers."""
 
 Way = tuple[str, str]
 
@@ -83,12 +87,15 @@ class QuorumFaults:
             (2, self._reset_connections),
             (2, self._stall_connections),
             (1, self._set_clock),
+            (2, self._refuse_controllers),
         ]
         if twins is not None:
             self.kinds.append((4, self._replace))
         self._disks = disks
         if disks is not None:
             self.kinds += [(2, self._lose_disk), (2, self._lose_disk_of_few)]
+        if self._draw.random() < UNREACHABLE_BROKERS:
+            self._turn_controllers_away()
 
     async def run(self, count: int, longest_s: float) -> None:
         """So many faults, begun within `longest_s` or as soon as there is somebody to strike; over when all are."""
@@ -235,8 +242,9 @@ class QuorumFaults:
         task.add_done_callback(self._started)
 
     def _started(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), Gone):
-            self._cluster.loop.failures.append(f"a start failed: {task.exception()!r}")
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, Gone | Crashed):
+            self._cluster.loop.failures.append(f"a start failed: {failure!r}")
 
     async def _replace(self) -> None:
         """Another process takes the place of a broker that stands still, which then goes on as if nothing had been."""
@@ -360,6 +368,44 @@ class QuorumFaults:
                 wire.stall(self._draw.randrange(100_000, 6_000_000))
                 self._trace.mark("connection stalled")
 
+    # Refusals in the name of others.
+
+    def _turn_controllers_away(self) -> None:
+        """One broker lives behind an address that is for brokers and clients alone, for as long as the run lasts."""
+        controllers = [machine for machine in self._machines if _is_controller(machine) and not _is_broker(machine)]
+        if controllers:
+            broker = self._draw.choice([machine for machine in self._machines if _is_broker(machine)])
+            self._trace.mark("controllers never reach a broker")
+            self._refuse(controllers, broker)
+
+    async def _refuse_controllers(self) -> None:
+        """Controllers are told for a while that nobody listens where a broker does; perhaps connections end, too."""
+        broker = self._draw.choice([machine for machine in self._machines if _is_broker(machine)])
+        controllers = [machine for machine in self._machines if _is_controller(machine) and machine is not broker]
+        if not controllers:
+            return
+        self._trace.mark("listener refuses controllers")
+        self._refuse(controllers, broker)
+        pause_s = self._draw.random() ** 2 * LONGEST_CUT_S / 3
+        for _ in range(3):
+            if self._draw.random() < 0.5:
+                self._reset_between(controllers, broker)
+            await asyncio.sleep(pause_s)
+        for controller in controllers:
+            self._trace.note(broker.name, f"admits {controller.name} again")
+            self._cluster.internet.admit(controller.name, broker.name, _port_of(broker))
+
+    def _refuse(self, controllers: Sequence[Machine], broker: Machine) -> None:
+        for controller in controllers:
+            self._trace.note(broker.name, f"refuses {controller.name}")
+            self._cluster.internet.refuse(controller.name, broker.name, _port_of(broker))
+
+    def _reset_between(self, controllers: Sequence[Machine], broker: Machine) -> None:
+        names = [controller.name for controller in controllers]
+        for wire in self._cluster.internet.open_wires():
+            if wire.machine == broker.name and wire.peer.machine in names:
+                wire.reset()
+
     # Whom.
 
     def _choose(self, *, claim: bool = True) -> Machine:
@@ -388,3 +434,16 @@ class QuorumFaults:
 
 def both_ways(one: Machine, other: Machine) -> tuple[Way, Way]:
     return (one.name, other.name), (other.name, one.name)
+
+
+def _is_broker(machine: Machine) -> bool:
+    return "broker" in machine.properties["process.roles"]
+
+
+def _is_controller(machine: Machine) -> bool:
+    return "controller" in machine.properties["process.roles"]
+
+
+def _port_of(broker: Machine) -> int:
+    """Where it serves brokers and clients: the first of its listeners."""
+    return int(broker.properties["listeners"].split(",")[0].rpartition(":")[2])

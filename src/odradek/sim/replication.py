@@ -11,7 +11,7 @@ from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.server.hosted import Hosted
-from odradek.sim import operators
+from odradek.sim import operated_offsets, operators
 from odradek.sim.cluster import Cluster
 from odradek.sim.directory_changes import STATES as DIRECTORY_STATES
 from odradek.sim.entropy import SimulatedEntropy
@@ -19,6 +19,7 @@ from odradek.sim.group_member import GroupPlan, Ports
 from odradek.sim.groups import Crowd, observe, read_offsets
 from odradek.sim.history import Partition, ReplicaHolds, WatermarkSeen
 from odradek.sim.machine import Machine
+from odradek.sim.operated_offsets import OffsetKeeper
 from odradek.sim.operators import OperatedTopics, Operator
 from odradek.sim.quorum import SETTLE_S
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderObserver, LeaderProducer
@@ -45,6 +46,10 @@ STATES = (
     "all nodes lost power",
     "clean restart",
     "process held",
+    "listener refuses controllers",
+    "controllers never reach a broker",
+    "dead broker fenced early",
+    "dead broker succeeded early",
     "nodes cut off",
     "cluster split",
     "one way cut",
@@ -63,6 +68,9 @@ STATES = (
     "voter without its disk struck again",
     *DIRECTORY_STATES,
     *operators.STATES,
+    *operated_offsets.STATES,
+    "load of a coordinator cut short",
+    "coordinator back before its load was over",
 )
 """What a set of seeds must have met to prove anything about replication."""
 
@@ -107,7 +115,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
             watching += [asyncio.create_task(consumer.run()), asyncio.create_task(observer.run())]
         operated = OperatedTopics(cluster)
         operator = Operator(cluster, client, faults, may_lose_power=power and not cluster.flushed)
-        serving = asyncio.create_task(operated.run())
+        keeper = OffsetKeeper(cluster, operated.partitions)
+        serving = [asyncio.create_task(operated.run()), asyncio.create_task(keeper.run())]
         steps = draw.randrange(6, 16) if cluster.is_operated else 0
         operating = asyncio.create_task(operator.run(steps))
         working = [asyncio.create_task(producer.run()) for producer in producers]
@@ -118,7 +127,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
             producer.finish()
         await asyncio.gather(coming, operating, *working)
         await _settle(cluster)
-        serving.cancel()
+        await _end(serving)
         await operated.finish()
         await operator.settle(operated, patience_s=SETTLE_S)
         await crowd.settle(admin)
@@ -127,11 +136,21 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await asyncio.gather(*watching, return_exceptions=True)
         await crowd.empty()
         await read_offsets(cluster, admin, crowd, patient=True)
+        await keeper.judge(admin)
     for partition in PARTITIONS:
         await LastReader(cluster, partitions=[partition]).run()
     await operated.read()
     for partition in (*ALL_PARTITIONS, *operated.partitions()):
         _note_contents(cluster, partition)
+
+
+async def _end(serving: Sequence[asyncio.Task[None]]) -> None:
+    """Of those who go on for ever; if one did not, that was wrong."""
+    for task in serving:
+        task.cancel()
+    for outcome in await asyncio.gather(*serving, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 def _library_client(cluster: ReplicationCluster) -> LibraryClient:

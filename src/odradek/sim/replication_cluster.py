@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.topics import PartitionRegistration
 from odradek.metadata.raft.snapshot import Snapshot, SnapshotId
 from odradek.ports import World
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.batch import read_header
 from odradek.replication.isr import IsrProposal
 from odradek.server.config import NodeConfig
@@ -52,6 +54,7 @@ PROPERTIES = group_properties(power=False) | {
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": str(REPLICAS),
+    "offsets.load.buffer.size": "1000",
 }
 FLUSHED = {"log.flush.interval.messages": "1"}
 """Of clusters all of whose nodes may lose power at once."""
@@ -63,6 +66,9 @@ TWO_DIRECTORIES = 0.4
 
 OPERATED = 0.8
 """Of the other clusters."""
+
+LOAD_PAUSES_S = (0.0, 0.05, 0.3)
+"""How long a coordinator may stop between two pieces of the log that it loads, by cluster."""
 
 OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
 
@@ -83,6 +89,7 @@ class ReplicationCluster(QuorumCluster):
         super().__init__(
             seed, History((*TOPICS, GROUPS.topic), synced=self.flushed), shapes=SHAPES, properties=properties
         )
+        self.load_pause_s = random.Random(f"{seed}/load pause").choice(LOAD_PAUSES_S)
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""
         self.zombie_appends: dict[tuple[Partition, int, int], None] = {}
@@ -193,6 +200,7 @@ class ReplicatedNode(ProbedNode):
     ) -> None:
         super().__init__(machine, known_as, config, world)
         self._cluster = cluster
+        self._loads = cluster.draw(f"{machine.name} loads {machine.lives}")
 
     def _open_quorum(self, identity: Identity) -> None:
         super()._open_quorum(identity)
@@ -234,10 +242,27 @@ class ReplicatedNode(ProbedNode):
             await load(running)
             if running.shard.offsets:
                 self._cluster.trace.mark("coordinator reloaded")
+            self._judge_load(running)
 
         self.replicas.on_proposal = proposed
         self.replicas.append = appended  # type: ignore[method-assign]
         self.coordinators._load_in_turns = loaded  # type: ignore[method-assign]
+        self.coordinators.give_way = self._give_way  # type: ignore[method-assign]
+
+    async def _give_way(self) -> None:
+        """As if there were much more to load."""
+        await asyncio.sleep(self._loads.random() * self._cluster.load_pause_s)
+
+    def _judge_load(self, running: RunningShard) -> None:
+        """Whoever takes its place meanwhile must be the only one that runs on this log."""
+        current = self.coordinators._running.get(running.hosted.index)
+        if current is running:
+            return
+        self._cluster.trace.mark("load of a coordinator cut short")
+        if current is not None:
+            self._cluster.trace.mark("coordinator back before its load was over")
+        if running.state is ErrorCode.NONE:
+            self._cluster.loop.failures.append(f"a coordinator of {running.hosted} began after it had resigned")
 
     async def _open_partitions(self) -> None:
         device = self._machine.device

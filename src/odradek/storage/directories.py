@@ -23,7 +23,7 @@ from odradek.storage.checkpoints import (
     write_offsets,
 )
 from odradek.storage.config import LogConfig
-from odradek.storage.file_names import PARTITION_METADATA
+from odradek.storage.file_names import LOG_SUFFIX, PARTITION_METADATA
 from odradek.storage.last_life import (
     CLEAN_SHUTDOWN_FILE,
     NOBODY,
@@ -61,8 +61,13 @@ class LogDirectory:
         entropy: Entropy,
         *,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        trusts_kills: bool = True,
     ) -> None:
-        """Look what is in a directory that this process has locked."""
+        """Look what is in a directory that this process has locked.
+
+        `trusts_kills` says whether a process that was killed can have lost nothing of it (ADR 12); else only a clean
+        stop says so.
+        """
         self._disk = disk
         self._entropy = entropy
         self.producer_expiration_ms = producer_expiration_ms
@@ -71,7 +76,8 @@ class LogDirectory:
         self.online = True
         self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
         """Whether the last shutdown was. The mark is gone by now: from the first append on it would be a lie."""
-        self.last_life = clean_life(disk, path) if self.was_clean else running_life(disk, path)
+        self._trusts_kills = trusts_kills
+        self.last_life = self._read_last_life()
         """Of the broker whose logs are here whole, if there is one: what it had acknowledged is here (KIP-966)."""
         self.on_damage: Callable[[], None] = lambda: None
         """Told when something is missing here that neither a clean stop nor a killed process leaves out.
@@ -85,6 +91,9 @@ class LogDirectory:
         self._doomed: list[tuple[int, str, Log | None]] = []
         self._set_aside: dict[TopicPartition, None] = {}
         """Partitions that were deleted here, or are no more this node's: checkpoints may still speak of them."""
+        self._strays: dict[TopicPartition, list[str]] = {}
+        """Directories that an earlier start had set aside, by the partition they were of."""
+        self._brought_back: dict[TopicPartition, None] = {}
         self._look_around()
 
     @property
@@ -106,20 +115,29 @@ class LogDirectory:
     def open_log(self, topic: str, partition: int, *, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
         """The partition's log, opened or made.
 
-        A directory that was made for another topic of this name is set aside: the cluster has deleted that one.
+        A directory that was made for another topic of this name is set aside: the cluster has deleted that one. So is
+        one with records that does not say for which it was made, as in Kafka: they may be that other one's.
         """
         key = (topic, partition)
         if key in self._on_disk:
             found_id = self.topic_id_of(topic, partition)
-            if found_id is not None and found_id != topic_id:
+            if found_id is None and self._has_records(topic, partition):
+                self._found_damage(f"{self._directory_of(topic, partition)} does not say which topic it is of")
+                self.set_aside(topic, partition)
+            elif found_id is not None and found_id != topic_id:
                 self.set_aside(topic, partition)
         existed = key in self._on_disk
+        if existed and key not in self._brought_back:
+            for stray in self.strays_of(topic, partition, topic_id):
+                logger.warning("%s is an earlier log of %s-%d, which is not used", stray, topic, partition)
         path = self._directory_of(topic, partition)
         high_watermark = self._written[HIGH_WATERMARK_CHECKPOINT].get(key, 0)
         if not existed:
             if high_watermark and key not in self._set_aside:
                 self._found_damage(f"{path} is gone")
             self._forget_predecessor(key)
+        is_brought_back = key in self._brought_back
+        noted_start = self._written[LOG_START_OFFSET_CHECKPOINT].get(key, 0)
         try:
             log = Log.open(
                 self._disk,
@@ -129,10 +147,10 @@ class LogDirectory:
                 topic_id=topic_id,
                 config=config,
                 now_ms=now_ms,
-                recovery_point=self._written[RECOVERY_POINT_CHECKPOINT].get(key, 0),
-                log_start_offset=self._written[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
+                recovery_point=0 if is_brought_back else self._written[RECOVERY_POINT_CHECKPOINT].get(key, 0),
+                log_start_offset=noted_start,
                 high_watermark=self._written[HIGH_WATERMARK_CHECKPOINT].get(key),
-                clean=self.was_clean,
+                clean=self.was_clean and not is_brought_back,
                 on_damage=self._found_damage,
                 producer_expiration_ms=self.producer_expiration_ms,
                 draw=self._entropy.below,
@@ -143,7 +161,13 @@ class LogDirectory:
                     self._disk.remove_directory(path)
             raise
         if existed and high_watermark > log.log_end_offset:
-            self._found_damage(f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}")
+            what = f"{path} ends at {log.log_end_offset}, below its high watermark of {high_watermark}"
+            if noted_start > log.log_end_offset:
+                what += " (unless both were noted by an earlier release, of a topic of that name that is deleted)"
+            self._found_damage(what)
+        log.keep_recovery_point = lambda: self.checkpoint_recovery_points(durable=True)
+        log.keep_log_start = lambda: self.checkpoint_log_starts(durable=True)
+        self._brought_back.pop(key, None)
         self._on_disk[key] = None
         self._open[key] = log
         return log
@@ -163,7 +187,27 @@ class LogDirectory:
         Like Kafka, nobody removes it then: if it is the cluster that is wrong, the records are still there.
         """
         renamed = self._rename(topic, partition, STRAY_SUFFIX)
+        log = self._open.pop((topic, partition), None)
+        if log is not None:
+            log.let_go()
         logger.warning("Set aside %s, which this node does not hold any more, as %s", f"{topic}-{partition}", renamed)
+
+    def strays_of(self, topic: str, partition: int, topic_id: Uuid) -> list[str]:
+        """What an earlier start had set aside that is a log of this very topic."""
+        paths = [f"{self.path}/{name}" for name in self._strays.get((topic, partition), ())]
+        ids = [read_partition_metadata(self._disk, f"{path}/{PARTITION_METADATA}") for path in paths]
+        return [path for path, found_id in zip(paths, ids, strict=True) if found_id == topic_id]
+
+    def bring_back(self, topic: str, partition: int, stray: str) -> None:
+        """Take a log that was set aside for the partition's: nobody knows how that start, or the one before, ended."""
+        logger.warning("Brought back %s-%d from %s: the cluster counts on it", topic, partition, stray)
+        key = (topic, partition)
+        self._disk.rename(stray, self._directory_of(topic, partition))
+        self._disk.sync_directory(self.path)
+        self._strays[key].remove(stray.rpartition("/")[2])
+        self._set_aside.pop(key, None)
+        self._brought_back[key] = None
+        self._on_disk[key] = None
 
     def purge_deleted(self, now_ms: int) -> int | None:
         """Remove directories whose delay is over; when the next one is due."""
@@ -214,8 +258,8 @@ class LogDirectory:
             self._let_go()
 
     def mark_running(self, life: LastLife) -> None:
-        """Say whose logs these are from now on, for a start after this process was killed."""
-        if self.online:
+        """Say whose logs these are from now on, for a start after this process was killed; where such are trusted."""
+        if self.online and self._trusts_kills:
             mark_running(self._disk, self.path, life)
 
     def mark_clean_shutdown(self, *, broker_epoch: int = -1) -> None:
@@ -229,6 +273,11 @@ class LogDirectory:
         self.last_life = NOBODY
         with suppress(OSError):
             forget_running(self._disk, self.path)
+
+    def _read_last_life(self) -> LastLife:
+        if self.was_clean:
+            return clean_life(self._disk, self.path)
+        return running_life(self._disk, self.path) if self._trusts_kills else NOBODY
 
     def _found_damage(self, what: str) -> None:
         logger.warning("Data was lost in %s: %s", self.path, what)
@@ -249,6 +298,8 @@ class LogDirectory:
                 key = parse_directory_name(name.rpartition(".")[0])
                 if key is not None:
                     self._set_aside[key] = None
+                    if name.endswith(STRAY_SUFFIX):
+                        self._strays.setdefault(key, []).append(name)
                 if name.endswith(DELETE_SUFFIX):
                     self._doomed.append((0, f"{self.path}/{name}", None))
             elif not name.endswith(FUTURE_SUFFIX):
@@ -257,7 +308,7 @@ class LogDirectory:
                     self._on_disk[key] = None
         if self.was_clean:
             with suppress(OSError):  # A full disk, perhaps: then it is not known that nothing is lost by a kill.
-                mark_running(self._disk, self.path, self.last_life)
+                self.mark_running(self.last_life)
             self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._disk.sync_directory(self.path)  # A power loss must not bring it back: torn logs would be trusted.
             return
@@ -265,6 +316,11 @@ class LogDirectory:
             forget_running(self._disk, self.path)
         if self._on_disk:
             logger.info("Recovering the logs in %s, since no clean shutdown was found", self.path)
+
+    def _has_records(self, topic: str, partition: int) -> bool:
+        path = self._directory_of(topic, partition)
+        names = [name for name in self._disk.list(path) if name.endswith(LOG_SUFFIX)]
+        return any(self._disk.file_size(f"{path}/{name}") for name in names)
 
     def _rename(self, topic: str, partition: int, suffix: str) -> str:
         ending = f".{self._entropy.random_bytes(16).hex()}{suffix}"

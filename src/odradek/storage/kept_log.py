@@ -38,6 +38,7 @@ class KeptLog:
         "_max_plain_bytes",
         "_max_timestamp_ahead_ms",
         "_max_timestamp_behind_ms",
+        "_overstated",
         "_segment_bytes",
         "_segments",
         "_snapshot_offset",
@@ -46,6 +47,8 @@ class KeptLog:
         "directory",
         "flushes_on_append",
         "high_watermark",
+        "keep_log_start",
+        "keep_recovery_point",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -81,7 +84,16 @@ class KeptLog:
         self._segments = Segments(disk, directory, opened.loaded.segments)
         self.log_start_offset = Offset(opened.log_start_offset)
         self.log_end_offset = Offset(opened.loaded.log_end_offset)
-        self.recovery_point = min(recovery_point, opened.loaded.log_end_offset)
+        is_overstated = recovery_point > opened.loaded.log_end_offset
+        # From before a truncation, then: nobody knows how much of what came since is synced but for what was sealed.
+        self.recovery_point = self._segments.active.base_offset if is_overstated else recovery_point
+        self._overstated = recovery_point if is_overstated else 0
+        """A recovery point that was true before the log was cut, and that its checkpoint may still tell; 0 if none."""
+        self.keep_recovery_point: Callable[[], None] = lambda: None
+        """To be called, and to have put the recovery point on the device, before a checkpoint that tells a higher one
+        could have unsynced segments be trusted;"""
+        self.keep_log_start: Callable[[], None] = lambda: None
+        """likewise for the log start offset, before the log begins anew below it."""
         self.leader_epochs = opened.leader_epochs
         self.producers = opened.producers
         self._snapshot_offset = opened.snapshot_offset
@@ -158,6 +170,9 @@ class KeptLog:
         """Seal the active segment and start one at the end of the log."""
         base_offset = self.log_end_offset if at_offset is None else at_offset
         if base_offset != self._segments.active.base_offset:
+            if self._overstated > base_offset:  # A start would trust the segment that is sealed now.
+                self.keep_recovery_point()
+                self._overstated = 0
             self._write_snapshot()
             self._segments.start(base_offset, self._config, now_ms)
             self._draw_roll_jitter()
@@ -181,6 +196,13 @@ class KeptLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next batch gets this offset."""
+        if offset < self.log_start_offset:  # A start would take the old one for this log's, once it is that long.
+            before, self.log_start_offset = self.log_start_offset, Offset(offset)
+            try:
+                self.keep_log_start()
+            except OSError:
+                self.log_start_offset = before
+                raise
         self._segments.start_over(offset, self._config, self._told_ms)
         self._draw_roll_jitter()
         self.log_end_offset = self.log_start_offset = Offset(offset)
@@ -231,7 +253,12 @@ class KeptLog:
         return unflushed >= self._flush_messages or (unflushed > 0 and now_ms - self._last_flush_ms >= self._flush_ms)
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether a sync is due, also because a sealed segment waits for it."""
+        """Whether a sync is due, also because a sealed segment waits for it, or the file that says whose log this is.
+
+        A power loss that took that file would take all the rest: nobody could tell it from a predecessor's.
+        """
+        if not self._flushed_once and self.log_end_offset > self._segments.first_offset:
+            return True
         return self._segments.active.base_offset > self.recovery_point or self.flush_due(now_ms)
 
     def flush_work(self, *, epochs: bool = True) -> FlushWork:
@@ -247,7 +274,9 @@ class KeptLog:
             self._disk,
             self.directory,
             list(self.segments[first:]),
+            self._segments,
             self.log_end_offset,
+            self._segments.cuts,
             epochs=self.leader_epochs,
             epochs_content=self.leader_epochs.unsaved(self.log_end_offset) if epochs else None,
             # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
@@ -348,7 +377,9 @@ class KeptLog:
 
     def _after_truncation(self) -> None:
         """Bring everything that follows from the log's content in line with it."""
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        if self.recovery_point > self.log_end_offset:
+            self._overstated = max(self._overstated, self.recovery_point)
+            self.recovery_point = self.log_end_offset
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         try:
             self.leader_epochs.save(self.log_end_offset)

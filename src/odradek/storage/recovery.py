@@ -200,11 +200,10 @@ def load_segments(
             segment.file.sync()
         elif is_last and not trusted:
             segment.truncate_file(segment.size)  # What was reserved behind it, and is of no use any more.
-        if not trusted and not is_last and (was_cut or _has_gap(end_offset, bases[number + 1], config)):
-            logger.warning(
-                "Removing what comes behind offset %d in %s: the log has a hole there", end_offset, directory
-            )
-            on_damage(f"{directory} has a hole at offset {end_offset}")
+        wrong = None if trusted or is_last else _wrong_behind(end_offset, bases[number + 1], config, was_cut=was_cut)
+        if wrong is not None:
+            logger.warning("Removing what comes behind offset %d in %s: %s there", end_offset, directory, wrong)
+            on_damage(f"{directory}: {wrong} at offset {end_offset}")
             _remove_segments(disk, directory, bases[number + 1 :])
             disk.sync_directory(directory)
             snapshots = None
@@ -232,9 +231,15 @@ def _learn_epochs(segment: Segment, leader_epochs: LeaderEpochs) -> None:
             leader_epochs.assign(header.leader_epoch, header.base_offset)
 
 
-def _has_gap(end_offset: int, following_base: int, config: LogConfig) -> bool:
-    """Whether a power loss took the tail of a segment and kept the next; compaction may leave gaps that are none."""
-    return end_offset < following_base and not config.compacted
+def _wrong_behind(end_offset: int, following_base: int, config: LogConfig, *, was_cut: bool) -> str | None:
+    """Why the next segment does not continue the one that ends there, if it does not.
+
+    A power loss may take the tail of a segment and keep the next (compaction leaves gaps as well, which are none); or
+    undo a truncation, and keep a segment that was begun after it: of two histories the one counts that begins here.
+    """
+    if was_cut or (end_offset < following_base and not config.compacted):
+        return "the log has a hole"
+    return "the log has two histories" if end_offset > following_base else None
 
 
 def _load_by_indexes(segment: Segment, *, is_last: bool) -> int | None:

@@ -25,12 +25,15 @@ class Segments:
         "_sealed_bytes",
         "active",
         "all",
+        "cuts",
     )
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
         self._disk = disk
         self._directory = directory
         self.all = segments
+        self.cuts = 0
+        """How often batches were cut off, or all of them dropped, since it was opened."""
         self.active = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = sum(segment.size for segment in segments[:-1])
@@ -99,6 +102,7 @@ class Segments:
 
     def start_over(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Delete all segments and make an empty one."""
+        self.cuts += 1
         self._drop(0, len(self.all), now_ms + config.file_delete_delay_ms)
         segment = Segment(self._disk, self._directory, base_offset, size=0, now_ms=now_ms, config=config)
         segment.create()
@@ -111,6 +115,7 @@ class Segments:
 
     def truncate(self, offset: int, *, deadline_ms: int) -> int:
         """Cut everything from this offset on, which some segment must hold; the offset behind what is left."""
+        self.cuts += 1
         keep = bisect_right(self._bases, offset)
         if keep < len(self.all):
             self._drop(keep, len(self.all), deadline_ms, newest_first=True)

@@ -1,6 +1,6 @@
 """Which batches a leader accepts, and what it changes in them first.
 
-A client's batch is looked into record by record, as Apache Kafka does it and with its answers (ADR 21 and 22). All of
+A client's batch is looked into record by record, as Apache Kafka does it and with its answers (ADR 23 and 22). All of
 it follows from the bytes, the topic's settings and the time.
 """
 

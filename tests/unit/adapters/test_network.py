@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
@@ -242,6 +243,26 @@ def test_a_wire_that_is_widened_has_room_for_more() -> None:
         server.wire.close()
         server.wire.widen()
         await client.until(lambda: bool(client.ends))
+
+    run(test)
+
+
+def test_a_connection_that_was_reset_is_told_from_one_that_was_closed() -> None:
+    """The first may be the network's doing, the second is the peer's process alone."""
+
+    async def test() -> None:
+        client, server = await pair()
+        client.wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.wire.close()
+        await server.until(lambda: bool(server.ends))
+        assert isinstance(server.ends[0], ConnectionResetError)
+        client, server = await pair()
+        server.wire.pause()
+        client.wire.close()
+        while not server.ends:  # It is not read, so a send finds out.
+            server.wire.send([b"x"])
+            await asyncio.sleep(0)
+        assert server.ends == [None]
 
     run(test)
 

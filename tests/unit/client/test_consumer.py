@@ -11,6 +11,7 @@ from tests.unit.client.scripted import Ports, ScriptedBroker, play, settings
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer
 from odradek.client.errors import Misused, NoOffsetForPartition
+from odradek.ids import Uuid
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -20,10 +21,12 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ANOTHER_ID = Uuid(b"another topic id")
 LENGTH = 10
 FIRST = 2
 
@@ -115,7 +118,7 @@ def test_without_a_policy_it_is_an_error_until_the_user_says_where() -> None:
             consumer.seek(T0, 8)
             assert await drain(consumer) == [(0, 8), (0, 9)]
             consumer.seek(T0, 1)
-            with pytest.raises(NoOffsetForPartition, match="no offset 1"):
+            with pytest.raises(NoOffsetForPartition, match="no offset 1,"):
                 await drain(consumer)
 
     play(test)
@@ -247,5 +250,47 @@ def test_calls_that_make_no_sense_say_so() -> None:
             consumer.assign([T0])
             with pytest.raises(Misused, match="exclude each other"):
                 consumer.subscribe(["t"])
+
+    play(test)
+
+
+def made_anew(broker: ScriptedBroker) -> None:
+    """The topic was deleted, and there is another one under its name."""
+    describe = broker.answers[ApiKey.METADATA]
+
+    def described(request: MetadataRequest) -> MetadataResponse:
+        response = describe(request)
+        assert isinstance(response, MetadataResponse)
+        for topic in response.topics:
+            topic.topic_id = ANOTHER_ID
+        return response
+
+    broker.answers[ApiKey.METADATA] = described
+
+
+@pytest.mark.parametrize(("reset", "begins_at"), [("earliest", FIRST), ("latest", LENGTH), ("none", None)])
+def test_a_position_in_a_deleted_topic_says_nothing_of_its_successor(reset: str, begins_at: int | None) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        log = Log(broker)
+        async with Consumer(ports, settings(auto_offset_reset=reset)) as consumer:
+            consumer.assign([T0])
+            consumer.seek(T0, 7)
+            assert await drain(consumer) == [(0, 7), (0, 8), (0, 9)]
+            known = broker.answers[ApiKey.METADATA]
+            made_anew(broker)
+            refusals = [ErrorCode.UNKNOWN_TOPIC_ID]
+            log.refuse = lambda partition, offset: refusals.pop() if refusals else None
+            if begins_at is None:
+                with pytest.raises(NoOffsetForPartition, match="t was deleted and made anew"):
+                    await drain(consumer)
+                consumer.seek(T0, 8)
+                begins = 8
+            else:
+                begins = begins_at
+            assert await drain(consumer) == [(0, offset) for offset in range(begins, LENGTH)]
+            broker.answers[ApiKey.METADATA] = known
+            refusals.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            assert await drain(consumer) == [], "a broker that lags behind tells of the topic before"
+            assert await consumer.position(T0) == LENGTH
 
     play(test)

@@ -49,6 +49,12 @@ def test_sticky_stays_for_a_batch_and_spreads_evenly() -> None:
     assert max(Counter(chosen).values()) < 1.1 * min(Counter(chosen).values())
 
 
+def test_sticky_leaves_a_partition_that_its_topic_made_anew_does_not_have() -> None:
+    sticky = Sticky(SimulatedEntropy(random.Random(1)), batch_size=1000)
+    assert sticky.choose(topic("t", -1, -1, 1), 1) == 2
+    assert sticky.choose(topic("t", 1), 1) == 0
+
+
 def test_sticky_leaves_a_partition_that_has_lost_its_leader() -> None:
     sticky = Sticky(SimulatedEntropy(random.Random(1)), batch_size=1000)
     first = sticky.choose(topic("t", 1, 1, 1), 1)

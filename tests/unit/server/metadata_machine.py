@@ -98,6 +98,7 @@ class Machine:
 
     async def _note_commit(self, image: Image, changes: Changes) -> None:
         self.committed.append((image, changes))
+        self.controller.learn(image)
 
     def boot(self, *, clean: bool = False) -> Image:
         """Open, register and unfence."""
@@ -112,9 +113,10 @@ class Machine:
         await self.register()
         await self.heartbeat()
 
-    async def register(self, broker_id: int = 1, **told: Any) -> int:
+    async def register(self, broker_id: int = 1, *, previous_broker_epoch: int = -1, **told: Any) -> int:
         """The epoch of another incarnation of a broker."""
-        request = replace(self.description(broker_id), **told).as_broker("")
+        described = replace(self.description(broker_id), **told)
+        request = described.as_broker("", previous_broker_epoch=previous_broker_epoch)
         return (await self.controller.register_broker(request, 4)).broker_epoch
 
     async def heartbeat(self, broker_id: int = 1, **wants: Any) -> BrokerHeartbeatResponse:

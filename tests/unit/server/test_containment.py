@@ -12,12 +12,22 @@ from tests.unit.server.net.one_node import ASK
 from tests.unit.server.rig import Client, Rig, framed
 
 from odradek.metadata.controller import topics as topic_decisions
+from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.protocol.api import ApiKey, request_header_version
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.replication.partition import Partition
 from odradek.server.containment import MAX_PLACES_TOLD, Containment, Cost
+from odradek.server.coordinators import Coordinators
+from odradek.server.directory_choices import DirectoryChoices
+from odradek.server.hosting import Hosting
+from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar
 from odradek.server.log_chores import LogChores
 from odradek.server.metrics import exposition
 from odradek.server.replicas import Replicas
@@ -208,6 +218,57 @@ def test_a_decision_that_raises_costs_its_request(monkeypatch: pytest.MonkeyPatc
         await rig.create_topic("again")
 
     monkeypatch.setattr("odradek.server.controller.create_topics", create_topics)
+    rig.run(test)
+
+
+LISTENERS: tuple[tuple[type, str], ...] = (
+    (Coordinators, "apply"),
+    (DirectoryChoices, "tell_changes"),
+    (BrokerLifecycle, "learn"),
+    (ControllerRegistrar, "apply"),
+    (Hosting, "apply_topic_config"),
+    (Hosting, "apply_broker_config"),
+)
+"""Who hears of what the cluster has agreed on."""
+
+
+@pytest.mark.parametrize(("owner", "name"), LISTENERS, ids=lambda each: getattr(each, "__name__", each))
+def test_whoever_raises_at_what_was_committed_costs_a_turn(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    rig = Rig()
+    draw = random.Random(name)
+    kept, poisoned = getattr(owner, name), False
+
+    def hear(self: Any, *given: Any, **more: Any) -> Any:
+        if poisoned:
+            raise surprise(draw)
+        return kept(self, *given, **more)
+
+    async def configure(resource_type: int, resource: str, key: str) -> None:
+        entry = AlterableConfig(name=key, value="5", config_operation=0)
+        asked = AlterConfigsResource(resource_type=resource_type, resource_name=resource, configs=[entry])
+        request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
+        answer = await rig.connect().ask(request, 1)
+        assert [each.error_code for each in answer.responses] == [0]
+
+    async def test() -> None:
+        nonlocal poisoned
+        await rig.create_topic("t")
+        poisoned = True
+        await rig.create_topic("u")
+        await configure(TOPIC_RESOURCE, "t", "flush.messages")
+        await configure(BROKER_RESOURCE, "", "log.flush.interval.messages")
+        await asyncio.sleep(1)
+        assert rig.node.failed is None
+        assert rig.node.containment.total > 0
+        poisoned = False
+        await rig.create_topic("v")
+        assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
+        await rig.restart()
+        assert {"t", "u", "v"} <= set(rig.node.image.topics.by_name)
+
+    monkeypatch.setattr(owner, name, hear)
     rig.run(test)
 
 

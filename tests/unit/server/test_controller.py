@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.server.metadata_machine import DIRECTORY, Machine, create_request, together
 
-from odradek.metadata.records import ConfigRecord
+from odradek.metadata.records import ConfigRecord, PartitionChangeRecord
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -137,6 +137,26 @@ def test_a_controller_that_could_not_write_its_first_records_decides_nothing() -
         await machine.register()
 
     machine.run(begin())
+
+
+def test_eligible_leaders_that_an_earlier_release_left_are_forgotten_by_the_next_controller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = booted()
+    machine.run(machine.controller.create_topics(create_request("t")))
+    topic_id = machine.quorum.image.topics.by_name["t"].topic_id
+    ghost = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-2, eligible_leader_replicas=[2])
+    machine.run(machine.quorum.append([(ghost,)], epoch=machine.quorum.epoch))
+    assert machine.quorum.image.topics.by_name["t"].partitions[0].elr == (2,)
+
+    async def settle() -> None:
+        machine.controller.deactivate()
+        machine.controller.activate(machine.quorum.epoch)
+        await asyncio.sleep(1)
+
+    machine.run(settle())
+    assert machine.quorum.image.topics.by_name["t"].partitions[0].elr == ()
+    assert "they are forgotten (partitions: 1)" in caplog.text
 
 
 def test_a_disk_that_fails_stops_the_node_and_tells_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from odradek.metadata.image.topics import (
     MIGRATING_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     PartitionRegistration,
+    PartitionsOf,
+    TopicChanges,
     TopicImage,
 )
 from odradek.protocol.errors import ErrorCode
@@ -143,18 +146,8 @@ def test_what_may_be_in_a_lost_directory_is_not_begun_anew(
     registered: Uuid, isr: tuple[int, ...], elr: tuple[int, ...], partition_epoch: int, is_begun_anew: bool
 ) -> None:
     rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
-    registration = PartitionRegistration(
-        replicas=(NodeId(1), NodeId(2)),
-        directories=(registered, UNASSIGNED_DIRECTORY),
-        isr=tuple(map(NodeId, isr)),
-        removing_replicas=(),
-        adding_replicas=(),
-        elr=tuple(map(NodeId, elr)),
-        last_known_elr=(),
-        leader=NodeId(2),
-        leader_recovery_state=0,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=partition_epoch,
+    registration = led_by_another(
+        directories=(registered, UNASSIGNED_DIRECTORY), isr=isr, elr=elr, partition_epoch=partition_epoch
     )
 
     async def test() -> None:
@@ -165,3 +158,57 @@ def test_what_may_be_in_a_lost_directory_is_not_begun_anew(
         assert (hosting._directory_for(topic, 0, registration) is not None) is is_begun_anew
 
     rig.run(test)
+
+
+@pytest.mark.parametrize("has_failed", ["directory", "partition"])
+def test_a_partition_that_was_offline_comes_back_once_it_was_moved_away(has_failed: str) -> None:
+    rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
+
+    async def test() -> None:
+        hosting, replicas = rig.node._hosting, rig.node.replicas
+        directories = tuple(each.directory_id for each in replicas.directories)
+        before = TopicImage("t", uuid(1), (led_by_another(directories=(directories[0], UNASSIGNED_DIRECTORY)),))
+        hosting.apply_topics(TopicChanges((PartitionsOf(before, (0,), None),), (), ()))
+        hosted = replicas.require("t", 0)
+        assert hosted.directory is replicas.directories[0]
+        if has_failed == "directory":
+            replicas.directory_error(hosted.directory, OSError(errno.EIO, "Input/output error"))
+        else:
+            replicas.lose(hosted)
+        assert replicas.is_offline("t", 0)
+        away = TopicImage("t", uuid(1), (led_by_another(replicas=(2,), directories=(UNASSIGNED_DIRECTORY,)),))
+        hosting.apply_topics(TopicChanges((), (PartitionsOf(away, (0,), before),), ()))
+        assert not replicas.is_offline("t", 0)
+        assert not replicas.is_offline(uuid(1), 0)
+        back = TopicImage("t", uuid(1), (led_by_another(directories=(UNASSIGNED_DIRECTORY,) * 2),))
+        hosting.apply_topics(TopicChanges((), (PartitionsOf(back, (0,), away),), ()))
+        hosted = replicas.require("t", 0)
+        assert hosted.directory.online
+        assert hosted.partition.log.log_end_offset == 0
+        strays = [name for name in rig.world.disk.list("/a") if name.endswith("-stray")]
+        assert len(strays) == (has_failed == "partition"), "what a broken one has is kept, and not opened again"
+
+    rig.run(test)
+
+
+def led_by_another(
+    *,
+    directories: tuple[Uuid, ...],
+    replicas: tuple[int, ...] = (1, 2),
+    isr: tuple[int, ...] = (2,),
+    elr: tuple[int, ...] = (),
+    partition_epoch: int = 1,
+) -> PartitionRegistration:
+    return PartitionRegistration(
+        replicas=tuple(map(NodeId, replicas)),
+        directories=directories,
+        isr=tuple(map(NodeId, isr)),
+        removing_replicas=(),
+        adding_replicas=(),
+        elr=tuple(map(NodeId, elr)),
+        last_known_elr=(),
+        leader=NodeId(2),
+        leader_recovery_state=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=partition_epoch,
+    )

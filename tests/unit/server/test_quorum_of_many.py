@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 from tests.unit.metadata.building import uuid
-from tests.unit.server.quorum_rig import QuorumRig, setting, settings_in
+from tests.unit.server.quorum_rig import SETTINGS, QuorumRig, setting, settings_in
 
 from odradek.ids import NodeId
 from odradek.metadata.records import RegisterBrokerRecord
+from odradek.values import replace
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -47,6 +48,48 @@ def test_a_killed_leader_is_replaced_within_tens_of_milliseconds(seed: int) -> N
         await leader.start()
         await rig.agree()
         assert settings_in(leader) == ["a", "b"]
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("how", ["killed", "held"])
+def test_with_early_elections_switched_off_a_lost_leader_is_missed_after_the_fetch_timeout(how: str) -> None:
+    """As by the voters of Apache Kafka."""
+    rig = QuorumRig(3, settings=replace(SETTINGS, early_elections=False))
+
+    async def test() -> None:
+        leader = await rig.begun()
+        await asyncio.sleep(5)
+        if how == "killed":
+            leader.crash()
+        else:
+            assert leader.life is not None
+            leader.life.held = []
+        began = rig.loop.time()
+        await rig.active()
+        assert 1.5 < rig.loop.time() - began < 4
+
+    rig.run(test)
+
+
+def test_the_end_of_the_leaders_process_is_told_and_a_reset_is_not() -> None:
+    rig = QuorumRig(3)
+
+    async def test() -> None:
+        leader = await rig.begun()
+        told: list[int] = []
+        for seat in rig.seats:
+            seat.quorum.on_leader_ended = told.append
+        for wire in rig.internet.open_wires():
+            wire.reset()
+        await asyncio.sleep(2)
+        assert told == []
+        leader = await rig.active()
+        leader.crash()
+        await rig.active()
+        await asyncio.sleep(0.2)
+        assert told
+        assert set(told) == {leader.node_id}
 
     rig.run(test)
 
@@ -121,6 +164,22 @@ def test_who_may_become_a_voter_syncs_what_it_fetches_and_a_broker_fetches_it_ag
         await follower.start()
         await follower.quorum.caught_up()
         assert len(settings_in(follower)) == 20
+
+    rig.run(test)
+
+
+def test_an_observer_has_caught_up_with_all_that_is_committed_though_it_gets_that_in_pieces() -> None:
+    """One that registered after the first piece did not know yet which directories it had."""
+    rig = QuorumRig(3, settings=replace(SETTINGS, fetch_max_bytes=1))
+
+    async def test() -> None:
+        leader = await rig.begun()
+        for number in range(20):
+            await rig.append(leader, setting(f"s{number}"))
+        broker = rig.observer(100)
+        await broker.start()
+        await broker.quorum.caught_up()
+        assert len(settings_in(broker)) == 20
 
     rig.run(test)
 

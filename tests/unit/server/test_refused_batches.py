@@ -155,6 +155,32 @@ def test_any_sequence_is_a_first_one_where_nothing_can_be_on_its_way() -> None:
     rig.run(test)
 
 
+def test_with_the_switch_off_producers_are_told_what_apache_kafka_tells_them() -> None:
+    rig = ReplicaRig(2, properties={"odradek.ordered.producers.enable": "false"})
+
+    async def test() -> None:
+        await with_too_few(rig)
+        assert await produce(rig, 0) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+        await rig.change("t", isr=[1, 2])
+        assert await produce(rig, 1) == (ErrorCode.NONE, 0)
+        assert await produce(rig, 0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        await rig.elect("t", 2, [1, 2])
+        assert await produce(rig, 5, broker=2) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+    rig.run(test)
+
+
+def test_with_the_switch_off_any_sequence_is_a_first_one() -> None:
+    rig = ReplicaRig(2, properties={"odradek.ordered.producers.enable": "false"})
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        await rig.elect("t", 2, [2])
+        assert await produce(rig, 3, broker=2) == (ErrorCode.NONE, 0)
+
+    rig.run(test)
+
+
 def test_a_broker_that_did_not_know_that_the_partition_is_its_own() -> None:
     rig = ReplicaRig(2)
 

@@ -148,7 +148,7 @@ def test_a_file_is_read_when_it_is_delivered() -> None:
         server.wire.send([FileSlice(file, 0, 8)])
         file.truncate(3)
         await asyncio.sleep(1)
-        assert client.losses == [None]
+        assert [type(why) for why in client.losses] == [ConnectionResetError]
         assert [str(why) for why in server.losses] == [
             "[Errno 5] a log file is shorter than the answer that points into it"
         ]
@@ -166,7 +166,7 @@ def test_a_file_that_was_closed_before_it_is_delivered_costs_the_connection() ->
         file.close()
         await asyncio.sleep(1)
         assert client.heard == b""
-        assert client.losses == [None]
+        assert [type(why) for why in client.losses] == [ConnectionResetError]
         assert len(server.losses) == 1
 
     for seed in range(5):
@@ -194,10 +194,9 @@ def test_a_cut_is_heard_at_both_ends_and_once() -> None:
         client.wire.send([bytes(500)])
         town.internet.open_wires()[0].reset()
         await asyncio.sleep(1)
-        assert client.losses == server.losses == [None]
         client.wire.close()
         server.wire.close()
-        assert client.losses == server.losses == [None]
+        assert [type(why) for why in client.losses + server.losses] == [ConnectionResetError] * 2
         assert town.internet.open_wires() == []
 
     for seed in range(10):
@@ -310,7 +309,7 @@ def test_a_loss_of_power_is_not_heard_until_the_machine_is_back_and_asked() -> N
         assert not connecting.done()
         town.internet.regain_power("server")
         await asyncio.sleep(60)
-        assert client.losses == [None]
+        assert [type(why) for why in client.losses] == [ConnectionResetError]
         with pytest.raises(ConnectionRefusedError):
             await connecting
 
@@ -328,7 +327,7 @@ def test_a_connection_nobody_uses_outlives_a_loss_of_power_until_it_is_used() ->
         assert client.losses == []
         client.wire.send([b"is anybody there?"])
         await asyncio.sleep(1)
-        assert client.losses == [None]
+        assert [type(why) for why in client.losses] == [ConnectionResetError]
 
     play(1, test)
 

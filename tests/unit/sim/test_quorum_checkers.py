@@ -25,6 +25,7 @@ from odradek.sim.checkers import (
     committed_same,
     epochs_forward,
     fenced_leads_nothing,
+    living_keep_sessions,
     one_leader,
     one_vote,
     own_epoch_first,
@@ -46,6 +47,7 @@ from odradek.sim.history import (
     ProducerIdGiven,
     Promised,
     QuorumSettled,
+    TakenForDead,
     Truncated,
 )
 from odradek.values import replace
@@ -290,4 +292,12 @@ def test_a_cluster_settles() -> None:
         "after 30 quiet seconds the living broker 3 is fenced or unknown, as node 1 has it",
         "after 30 quiet seconds the dead broker 2 is not fenced, as node 3 has it",
         "after 30 quiet seconds the living broker 3 is fenced or unknown, as node 3 has it",
+    ]
+
+
+def test_who_lives_is_taken_for_dead_after_a_session_only() -> None:
+    dead = TakenForDead(1, 2, 8, silent_ms=12, session_ms=4_000, alive=False)
+    assert check(history(dead, replace(dead, alive=True, silent_ms=4_001))) == []
+    assert living_keep_sessions.check(history(replace(dead, alive=True))) == [
+        "broker 2 of epoch 8 lives, and controller 1 took it for dead 12 ms after it was heard of"
     ]

@@ -205,6 +205,112 @@ def test_what_an_earlier_release_has_left_of_a_predecessor_is_not_believed(caplo
     assert "holds offsets 0 to 1, and the checkpoint says that it starts at 400" in caplog.text
 
 
+@pytest.mark.parametrize(("keep", "seed"), [("process", 0), *(("power", seed) for seed in range(20))])
+def test_a_recovery_point_from_before_a_truncation_is_not_trusted(keep: Keep, seed: int) -> None:
+    """It would have segments trusted that nobody has read or synced since, and pass over the epochs in them."""
+    machine = Machine(seed)
+    directory = look(machine)
+    log = open_log(directory)
+    for _ in range(100):
+        append(log, b"old")
+    directory.close()
+    log = open_log(look(machine))
+    log.truncate_to(10)
+    for number in range(10, 70):
+        append(log, b"new", leader_epoch=1 + (number - 10) // 20)
+        if number % 25 == 24:
+            log.roll(NOW_MS)
+    machine.crash(keep)
+    again = open_log(look(machine))
+    end = again.log_end_offset
+    found = values(read_all(again))
+    if found == [b"old"] * 100:  # The power loss has undone the truncation, and all that came after it.
+        assert (keep, again.leader_epochs.entries) == ("power", [(0, 0)])
+    else:
+        assert found == [b"old"] * 10 + [b"new"] * (end - 10)
+        assert again.leader_epochs.entries == [each for each in ((0, 0), (1, 10), (2, 30), (3, 50)) if each[1] < end]
+        assert keep == "power" or end == 70
+
+
+def test_a_clean_stop_syncs_what_only_a_recovery_point_from_before_a_truncation_vouches_for() -> None:
+    machine = Machine()
+    directory = look(machine)
+    append(open_log(directory), *[b"old"] * 100)
+    directory.close()
+    log = open_log(look(machine))
+    log.truncate_to(0)
+    append(log, *[b"new"] * 60)
+    machine.crash("process")
+    directory = look(machine)
+    open_log(directory)
+    directory.close()
+    directory.mark_clean_shutdown()
+    machine.crash("power")
+    assert values(read_all(open_log(look(machine)))) == [b"new"] * 60
+
+
+@pytest.mark.parametrize("keep", ["process", "power"])
+def test_a_log_begun_anew_below_its_start_keeps_its_records(keep: Keep) -> None:
+    """An unclean election may bring a leader whose log starts, and ends, before this one does."""
+    machine = Machine()
+    directory = trimmed(machine, 0)
+    log = open_log(directory)
+    log.truncate_fully_and_start_at(2)
+    for number in range(12):
+        append(log, b"%d" % number)
+    log.flush_work()()
+    machine.crash(keep)
+    again = open_log(look(machine))
+    assert (again.log_start_offset, again.log_end_offset) == (2, 14)
+
+
+def test_a_log_is_not_begun_anew_where_its_start_cannot_be_kept() -> None:
+    machine = Machine()
+    log = open_log(trimmed(machine, 0))
+    machine.device.capacity = machine.device.used
+    with pytest.raises(OSError, match="space"):
+        log.truncate_fully_and_start_at(2)
+    assert (log.log_start_offset, log.log_end_offset) == (8, 10)
+
+
+@pytest.mark.parametrize("content", [None, b"version: 0\ntopic", b"version: 0\ntopic_id: \xb3\xc0"])
+def test_records_that_do_not_say_whose_they_are_are_set_aside(content: bytes | None) -> None:
+    """They may be a predecessor's, whose topic had the same name (and are served as the new one's otherwise)."""
+    machine = Machine()
+    directory = look(machine)
+    append(open_log(directory), b"whose?")
+    open_log(directory, partition=1)
+    for partition in (0, 1):
+        path = f"/data/t-{partition}/partition.metadata"
+        machine.disk.unlink(path)
+        if content is not None:
+            machine.disk.write_file(path, content)
+    directory = look(machine)
+    damage: list[bool] = []
+    directory.on_damage = lambda: damage.append(True)
+    assert values(read_all(open_log(directory, topic_id=ANOTHER_ID))) == []
+    assert damage == [True]
+    assert [name for name in machine.disk.list("/data") if name.endswith("-stray")] != []
+    open_log(directory, partition=1, topic_id=ANOTHER_ID)
+    assert damage == [True], "one without records is nobody's yet"
+    assert directory.topic_id_of("t", 1) == ANOTHER_ID
+
+
+def test_whose_a_log_is_is_synced_soon_after_its_first_record() -> None:
+    machine = Machine()
+    log = open_log(look(machine))
+    assert not log.needs_flush(NOW_MS)
+    append(log, b"first")
+    assert log.needs_flush(NOW_MS)
+    work = log.flush_work()
+    work()
+    log.flushed(work.offset)
+    append(log, b"second")
+    assert not log.needs_flush(NOW_MS)
+    machine.crash("power")
+    assert look(machine).topic_id_of("t", 0) == TOPIC_ID
+
+
 def test_long_names_stay_within_the_file_systems_limit() -> None:
     directory = look(Machine())
     log = open_log(directory, topic="x" * 249)

@@ -182,6 +182,29 @@ def test_flush_follows_the_settings() -> None:
     assert not log.flush_due(NOW_MS)
 
 
+def test_a_flush_that_a_truncation_has_overtaken_vouches_for_nothing() -> None:
+    """What came in place of what was cut was not there when the segments were synced."""
+    machine = Machine(seed=1)
+    log = open_log(machine.disk)
+    for number in range(5):
+        append(log, b"old %d" % number)
+    work = log.flush_work()
+    work()
+    log.truncate_to(2)
+    for number in range(8):
+        append(log, b"new %d" % number, leader_epoch=1)
+    log.flushed(work.offset)
+    assert log.recovery_point == 0
+    again = log.flush_work()
+    again()
+    log.flushed(again.offset)
+    assert log.recovery_point == 10
+    log.truncate_fully_and_start_at(3)
+    append(log, b"newest")
+    log.flushed(again.offset)
+    assert log.recovery_point == 3
+
+
 def test_a_deleted_segment_does_not_fail_the_flush() -> None:
     log = open_log(Machine().disk, LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
     append(log, b"a")

@@ -321,7 +321,7 @@ def test_checkpoints_beyond_the_end_are_clamped() -> None:
     filled(machine, 3)
     machine.crash("process")
     log = open_log(machine.disk, SMALL, recovery_point=99, high_watermark=99)
-    assert (log.recovery_point, log.high_watermark) == (3, 3)
+    assert (log.recovery_point, log.high_watermark) == (0, 3), "nobody knows how much of the last segment is synced"
 
 
 def test_a_lost_epoch_file_is_learnt_from_the_batches() -> None:

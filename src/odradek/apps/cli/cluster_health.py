@@ -7,6 +7,7 @@ import asyncio
 import time
 from typing import Any
 
+from odradek.apps.cli.broker_health import unexpected_failures
 from odradek.apps.cli.output import emit, emit_one_of_many, fields
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
 from odradek.apps.cli.session import LISTING_PATIENCE_MS
@@ -47,10 +48,12 @@ async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
     least = await least_in_sync(admin, sorted({name for name, _ in lacking}))
     controller = await _active_controller(admin)
     under_way = await moves_under_way(admin) if lacking and controller is not None else {}
+    living = [(broker.broker_id, broker.host) for broker in described.brokers if not broker.is_fenced]
+    contained = await unexpected_failures(admin, sorted(living))
     fenced = sorted(broker.broker_id for broker in described.brokers if broker.is_fenced)
     data: dict[str, Any] = {
         "healthy": False,
-        "brokers": sorted(broker.broker_id for broker in described.brokers if not broker.is_fenced),
+        "brokers": sorted(broker_id for broker_id, _ in living),
         "fenced_brokers": fenced,
         "active_controller": controller,
         "partitions": len(partitions),
@@ -61,6 +64,7 @@ async def _look(admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
         "under_min_isr": [
             _named(name, each) for name, each in lacking if len(each.isr) < min(least.get(name, 1), len(each.replicas))
         ],
+        "unexpected_failures": {str(broker_id): count for broker_id, count in contained.items()},
     }
     wrong = ("fenced_brokers", "without_leader", "under_replicated", "under_min_isr")
     enough = options.brokers is None or len(data["brokers"]) >= options.brokers
@@ -84,6 +88,9 @@ def _named(topic: str, partition: PartitionInfo) -> str:
 
 
 def _lines(data: dict[str, Any]) -> list[str]:
+    contained = data["unexpected_failures"]
+    broken = [f"{count} in broker {broker_id}" for broker_id, count in contained.items() if count]
+    told = [("Contained failures", ", ".join(broken) or "none")] if contained else []
     return fields(
         [
             ("Health", "healthy" if data["healthy"] else "NOT HEALTHY"),
@@ -94,6 +101,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
             ("Without leader", _shown(data["without_leader"])),
             ("Under-replicated", _shown(data["under_replicated"])),
             ("Under min ISR", _shown(data["under_min_isr"])),
+            *told,
         ]
     )
 

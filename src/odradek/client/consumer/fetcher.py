@@ -79,6 +79,7 @@ class Fetcher:
         for partition, state in self._positions.items():
             if self._cluster.is_stale(partition.topic):
                 stale[partition.topic] = None
+            self._check_topic(partition, state)
             if state.position == NOWHERE or state.is_paused or state.buffer is not None or state.is_fetching:
                 continue
             if state.retry_at_ms > now_ms:
@@ -103,6 +104,23 @@ class Fetcher:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _check_topic(self, partition: TopicPartition, state: PartitionState) -> None:
+        """A topic that was made anew under its name is read from where `auto.offset.reset` says."""
+        known = self._cluster.topics.get(partition.topic)
+        if known is None or state.position == NOWHERE or state.topic_id == known.topic_id:
+            return
+        if ZERO_UUID in (known.topic_id, state.topic_id):
+            state.topic_id = known.topic_id
+        else:
+            self._begin_anew(partition, state, f"{partition.topic} was deleted and made anew")
+
+    def _begin_anew(self, partition: TopicPartition, state: PartitionState, why: str) -> None:
+        """The position is none, or not one of this topic's."""
+        if self._reset in RESETS:
+            state.reset(RESETS[self._reset])
+        else:
+            self.failure = NoOffsetForPartition(f"{partition}: {why}, and auto.offset.reset is none")
 
     def _node_for(self, partition: TopicPartition, state: PartitionState) -> int | None:
         if state.preferred_replica in self._cluster.brokers:
@@ -209,12 +227,8 @@ class Fetcher:
         if refusal.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica is not None:
                 state.preferred_replica = None  # A follower may lag behind; the leader knows.
-            elif self._reset in RESETS:
-                state.reset(RESETS[self._reset])
             else:
-                self.failure = NoOffsetForPartition(
-                    f"{partition} has no offset {state.position}, and auto.offset.reset is none"
-                )
+                self._begin_anew(partition, state, f"there is no offset {state.position}")
         elif may_pass(refusal):
             self._try_later(partition, state)
         else:

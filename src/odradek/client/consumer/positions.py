@@ -8,6 +8,7 @@ from odradek.client.cluster import TopicPartition
 from odradek.client.consumer.records import FetchedRecords
 from odradek.client.errors import Misused
 from odradek.client.offsets import CommittedOffset
+from odradek.ids import ZERO_UUID, Uuid
 
 NOWHERE = -1
 
@@ -26,6 +27,7 @@ class PartitionState:
         "preferred_replica",
         "reset_to",
         "retry_at_ms",
+        "topic_id",
     )
 
     def __init__(self) -> None:
@@ -33,6 +35,8 @@ class PartitionState:
         """The next offset to hand out."""
         self.leader_epoch = -1
         """The epoch of the last record handed out."""
+        self.topic_id: Uuid = ZERO_UUID
+        """Of the topic in which that is the position: of another one with the same name it says nothing."""
         self.reset_to: int | None = None
         """A timestamp, or what ListOffsets takes in place of one, to start at once it is known."""
         self.is_paused = False
@@ -47,6 +51,7 @@ class PartitionState:
         """Go on there, whatever was fetched before."""
         self.position = offset
         self.leader_epoch = -1
+        self.topic_id = ZERO_UUID
         self.reset_to = None
         self.buffer = None
         self.retry_at_ms = 0

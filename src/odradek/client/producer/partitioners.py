@@ -57,10 +57,14 @@ class Sticky:
         current = self._current.get(topic.name)
         if current is None:
             current = self._current[topic.name] = [self._draw(topic, avoid=None), 0]
-        elif current[1] >= self._batch_size or topic.partitions[current[0]].leader < 0:
+        elif current[1] >= self._batch_size or not self._is_led(topic, current[0]):
             current[0], current[1] = self._draw(topic, avoid=current[0]), 0
         current[1] += size_bytes
         return current[0]
+
+    def _is_led(self, topic: TopicInfo, partition: int) -> bool:
+        """A topic that was made anew may have fewer partitions."""
+        return partition < len(topic.partitions) and topic.partitions[partition].leader >= 0
 
     def _draw(self, topic: TopicInfo, *, avoid: int | None) -> int:
         led = _led(topic)

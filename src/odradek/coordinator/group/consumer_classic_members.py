@@ -29,10 +29,9 @@ from odradek.coordinator.group.consumer_migration import (
     downgrade_records,
     identified,
     may_downgrade,
-    read_subscription,
     written_assignment,
 )
-from odradek.coordinator.group.consumer_protocol import PROTOCOL_TYPE
+from odradek.coordinator.group.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from odradek.coordinator.group.consumer_update import Update
 from odradek.coordinator.group.joining import MEMBER_ID_REQUIRED_SINCE, Joiner
 from odradek.coordinator.group.rebalance import UNKNOWN_MEMBER_ID, Rebalances, join_error

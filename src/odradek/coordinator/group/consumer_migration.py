@@ -6,7 +6,6 @@ Downwards it goes when the last member of the new protocol has gone and classic 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from odradek.coordinator.group import consumer_records as records
@@ -14,33 +13,28 @@ from odradek.coordinator.group.assignors.spec import Assignment
 from odradek.coordinator.group.classic import ClassicGroup, ClassicMember, select_protocol
 from odradek.coordinator.group.consumer import FIRST_EPOCH, ConsumerGroup
 from odradek.coordinator.group.consumer_member import ClassicMembership, ConsumerMember
-from odradek.coordinator.group.consumer_protocol import PROTOCOL_TYPE
+from odradek.coordinator.group.consumer_protocol import (
+    PROTOCOL_TYPE,
+    VERSION,
+    known_version,
+    read_assignment,
+    read_subscription,
+)
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.shard import CoordinatorRecord
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
-from odradek.protocol.codec import decoder, encode
+from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.consumer_protocol import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
 )
 
 DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = "disabled", "upgrade", "downgrade", "bidirectional"
 """Values of group.consumer.migration.policy."""
 
-_VERSION = struct.Struct(">h")
-
-
 # What classic members say and are told.
-
-
-def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """MalformedFrame if it is none. A version that is not known yet begins as the newest known one does."""
-    read = decoder(ConsumerProtocolSubscription, _known_version(metadata))
-    subscription, _ = read(metadata, _VERSION.size)
-    return subscription
 
 
 def written_assignment(assignment: Assignment, topics: TopicsImage, like: bytes) -> bytes:
@@ -50,7 +44,7 @@ def written_assignment(assignment: Assignment, topics: TopicsImage, like: bytes)
     fail for it when another protocol is chosen.
     """
     try:
-        version = _known_version(like)
+        version = known_version(like)
     except MalformedFrame:
         version = 0
     content = ConsumerProtocolAssignment(
@@ -60,7 +54,7 @@ def written_assignment(assignment: Assignment, topics: TopicsImage, like: bytes)
             if topic in topics.by_id
         ]
     )
-    return _VERSION.pack(version) + encode(content, version)
+    return VERSION.pack(version) + encode(content, version)
 
 
 def identified(named: Iterable[tuple[str, Iterable[int]]], topics: TopicsImage) -> dict[Uuid, tuple[int, ...]]:
@@ -75,15 +69,6 @@ def identified(named: Iterable[tuple[str, Iterable[int]]], topics: TopicsImage) 
             count = len(topic.partitions)
             found.setdefault(topic.topic_id, set()).update(index for index in partitions if 0 <= index < count)
     return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
-
-
-def _known_version(content: bytes) -> int:
-    if len(content) < _VERSION.size:
-        raise MalformedFrame("shorter than its version")
-    (version,) = _VERSION.unpack_from(content)
-    if version < 0:
-        raise MalformedFrame(f"version {version}")
-    return min(int(version), ConsumerProtocolSubscription.max_stable_version)
 
 
 # Upwards.
@@ -145,8 +130,7 @@ def _upgraded(group: ClassicGroup, member: ClassicMember, topics: TopicsImage, e
     subscription = read_subscription(member.metadata(protocol))
     assigned: Mapping[Uuid, tuple[int, ...]] = {}
     if member.assignment:
-        read = decoder(ConsumerProtocolAssignment, _known_version(member.assignment))
-        assignment, _ = read(member.assignment, _VERSION.size)
+        assignment = read_assignment(member.assignment)
         if assignment.user_data:
             raise _not_upgraded(
                 group.group_id,

@@ -10,6 +10,7 @@ from odradek.coordinator.group.classic import (
     select_protocol,
     unique_protocols,
 )
+from odradek.coordinator.group.consumer_protocol import gives_up_some
 from odradek.coordinator.group.rebalance import (
     SESSION,
     UNKNOWN_MEMBER_ID,
@@ -178,10 +179,14 @@ class Join:
     # Static members that were restarted.
 
     def _take_over(self, old: ClassicMember, new_id: str) -> None:
-        """Its predecessor is fenced; in a stable group nothing else need change (KIP-345)."""
+        """Its predecessor is fenced; in a stable group nothing else need change (KIP-345).
+
+        Unless that one was about to join again, having given up partitions for others: with Kafka they are nobody's
+        then, until something else makes the group join.
+        """
         group, out, now = self._group, self._out, self._now
         member = old.renamed(new_id, self._protocols)
-        if group.state is State.STABLE:
+        if group.state is State.STABLE and not gives_up_some(old.metadata(group.protocol_name), old.assignment):
             others = [each for each in group.members.values() if each is not old]
             if select_protocol([*others, member]) == group.protocol_name:
                 self._take_over_quietly(old, member)

@@ -30,6 +30,7 @@ from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment, Outcome, Timers
 from odradek.decisions import Decision, Ticket
+from odradek.ids import ZERO_UUID, Uuid
 from odradek.metadata.image import Image
 from odradek.metadata.image.topics import TopicChanges
 from odradek.metadata.topic_names import MAX_NAME_LENGTH
@@ -70,6 +71,8 @@ class GroupShard:
         self.classic_members = ClassicMembers(self.consumers, self.rebalances)
         self.commits = Commits(self.groups, self.offsets, self.rebalances)
         self._loading = True
+        self.deleted_topics: dict[str, None] = {}
+        """Names in the log under which there are offsets of topics that do not exist any more."""
         self._expired: tuple[CoordinatorDecision, Hashable] | None = None
         """What the last timer led to, and which one it was."""
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
@@ -122,7 +125,13 @@ class GroupShard:
         if content is not None and key.group not in self.groups:
             # Somebody who commits without being a member: a group of offsets alone.
             self.groups[key.group] = ClassicGroup(key.group, now_ms=content.commit_timestamp)
+        if self._loading and content is not None and not self._may_exist(content.topic_id):
+            self.deleted_topics[key.topic] = None
         self.offsets.replay(key, content)
+
+    def _may_exist(self, topic_id: Uuid) -> bool:
+        """Whoever leads this log knows of every topic in it, also of those deleted while nobody coordinated."""
+        return topic_id == ZERO_UUID or topic_id in self.consumers.image.topics.by_id
 
     # Timers and failures.
 

@@ -18,6 +18,7 @@ from odradek.metadata.controller.topic_rules import MIN_INSYNC_REPLICAS
 from odradek.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, Resource
+from odradek.metadata.image.topics import TopicImage
 from odradek.metadata.records import ConfigRecord
 from odradek.metadata.topic_names import name_error
 from odradek.protocol.codec import Message
@@ -156,8 +157,19 @@ def _forgotten_eligible_leaders(image: Image, records: Sequence[Message]) -> Ite
     if any(record.resource_type == BROKER_RESOURCE for record in changed):
         yield from forgotten_eligible_leaders(image.topics.by_name.values())
         return
-    named = [record.resource_name for record in changed if record.resource_type == TOPIC_RESOURCE]
-    yield from forgotten_eligible_leaders([image.topics.by_name[name] for name in named])
+    for record in changed:
+        topic = image.topics.by_name[record.resource_name]
+        before = image.configs.of_topic(topic.name).get(MIN_INSYNC_REPLICAS)
+        if _may_differ(topic, before, record.value):
+            yield from forgotten_eligible_leaders([topic])
+
+
+def _may_differ(topic: TopicImage, before: str | None, after: str | None) -> bool:
+    """Whether another number of replicas must be in sync; no partition needs more than it has. Where a default counts
+    before or after, nobody knows here."""
+    if before is None or after is None:
+        return True
+    return any(min(int(after), len(each.replicas)) != min(int(before), len(each.replicas)) for each in topic.partitions)
 
 
 def _judged(after: Mapping[str, str], before: Mapping[str, str], table: ConfigTable) -> dict[str, str]:

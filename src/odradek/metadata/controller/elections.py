@@ -103,7 +103,7 @@ class PartitionChange:
     def __init__(
         self, electorate: Electorate, topic_id: Uuid, index: int, partition: PartitionRegistration, *, min_isr: int
     ) -> None:
-        """`min_isr` is the topic's min.insync.replicas, no more than it has replicas."""
+        """`min_isr` is the topic's min.insync.replicas."""
         self._electorate = electorate
         self._topic_id = topic_id
         self._index = index
@@ -127,6 +127,9 @@ class PartitionChange:
         self._complete_reassignment()
         if electorate.with_elr:
             self._settle_elr()
+        elif not before.isr:
+            # The feature was turned off while nobody led; without it whoever may lead is in the ISR.
+            self.isr = tuple(each for each in before.elr or before.last_known_elr if each in self.replicas)
         elected, unclean = self._elect()
         leader, recovery = NO_LEADER_CHANGE, _RECOVERY_STAYS
         isr: tuple[NodeId, ...] | None = None
@@ -135,7 +138,7 @@ class PartitionChange:
             if elected in self._elr:
                 self.isr = (elected,)
                 # Where it is enough alone it acknowledges alone: min.insync.replicas was lowered while nobody led.
-                alone = self._min_isr <= 1
+                alone = self._effective_min_isr() <= 1
                 self._elr = () if alone else tuple(replica for replica in self._elr if replica != elected)
             if unclean:
                 isr = (elected,)
@@ -200,7 +203,7 @@ class PartitionChange:
         Unless it is a replica no more, which deletes its log: it must not be eligible once it is one again. Whoever
         comes only now has none either, though an older version may have left it in the ELR.
         """
-        if len(self.isr) >= self._min_isr:
+        if len(self.isr) >= self._effective_min_isr():
             self._elr = ()
             return
         before = self._partition
@@ -214,6 +217,11 @@ class PartitionChange:
             and replica != self.unclean_replica
             and not self._begins_anew(replica)
         )
+
+    def _effective_min_isr(self) -> int:
+        """No more than the partition has replicas, as its leader counts. Kafka's controller takes the number of the
+        topic's partition 0, which may have been moved to fewer: then others would lose those who are eligible."""
+        return min(self._min_isr, len(self.replicas))
 
     def _begins_anew(self, replica: NodeId) -> bool:
         """Whether it tells of a log in place of one that was in a directory it does not have any more: an empty one.

@@ -13,7 +13,7 @@ from odradek.ids import NO_NODE, NodeId, Uuid
 from odradek.metadata.controller.elections import Election, Electorate, PartitionChange
 from odradek.metadata.controller.topic_rules import TopicRules
 from odradek.metadata.image import Image
-from odradek.metadata.image.topics import PartitionRegistration, TopicImage, forgotten_elr
+from odradek.metadata.image.topics import NO_LEADER_CHANGE, PartitionRegistration, TopicImage, forgotten_elr
 from odradek.metadata.records import PartitionChangeRecord
 from odradek.protocol.codec import Message
 
@@ -155,6 +155,31 @@ def forgotten_eligible_leaders(topics: Iterable[TopicImage]) -> Iterator[Message
         for index, partition in enumerate(topic.partitions):
             if partition.isr and (partition.elr or partition.last_known_elr):
                 yield forgotten_elr(topic.topic_id, index)
+
+
+def impossible_eligible_leaders(image: Image, rules: TopicRules) -> Iterator[Message]:
+    """What earlier versions left in ELRs and no version of now would: it may name replicas that lack what is committed.
+
+    While as many are in sync as `min.insync.replicas` asks for, nobody else is eligible: such an ELR was cleared once
+    and came back. Nor is a broker that is no replica: its log was deleted, and so it may be that of others beside it,
+    if they are replicas again. Where nobody is in sync those that are replicas stay, as there is nobody else.
+    """
+    if not Electorate(image).with_elr:
+        return
+    for topic in image.topics.by_id.values():
+        for index, partition in enumerate(topic.partitions):
+            if not partition.elr:
+                continue
+            replicas = [replica for replica in partition.elr if replica in partition.replicas]
+            if len(partition.isr) >= rules.min_isr(topic) or (partition.isr and len(replicas) < len(partition.elr)):
+                yield forgotten_elr(topic.topic_id, index)
+            elif len(replicas) < len(partition.elr):
+                yield PartitionChangeRecord(
+                    partition_id=index,
+                    topic_id=topic.topic_id,
+                    leader=NO_LEADER_CHANGE,
+                    eligible_leader_replicas=list(replicas),
+                )
 
 
 def _where(image: Image, wanted: Callable[[PartitionRegistration], bool]) -> Partitions:

@@ -12,12 +12,12 @@ from odradek.metadata.image.cluster import BrokerRegistration
 
 
 class _Session:
-    __slots__ = ("broker_epoch", "has_spoken", "heard_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("broker_epoch", "heard_ms", "heartbeats", "metadata_offset", "shutdown_offset")
 
     def __init__(self, broker_epoch: int, heard_ms: int) -> None:
         self.broker_epoch = broker_epoch
         self.heard_ms = heard_ms
-        self.has_spoken = False
+        self.heartbeats = 0
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: Offset | None = None
 
@@ -47,7 +47,7 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker_id] = _Session(broker_epoch, now_ms)
         session.heard_ms = max(session.heard_ms, now_ms)
-        session.has_spoken = True
+        session.heartbeats += 1
 
     def reached(self, broker_id: NodeId, offset: Offset) -> None:
         """How much of the metadata log the broker has."""
@@ -64,21 +64,22 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
             return False
-        holds_id = session.has_spoken or broker_id != self._myself
+        holds_id = session.heartbeats > 0 or broker_id != self._myself
         return holds_id and now_ms - session.heard_ms <= self._timeout_ms
 
-    def has_spoken(self, broker_id: NodeId, broker_epoch: int) -> bool:
-        """Whether that incarnation was heard of by this very controller."""
+    def heartbeats(self, broker_id: NodeId, broker_epoch: int) -> int:
+        """How often this very controller has heard of that incarnation in its session."""
         session = self._sessions.get(broker_id)
-        return session is not None and session.broker_epoch == broker_epoch and session.has_spoken
+        return 0 if session is None or session.broker_epoch != broker_epoch else session.heartbeats
 
-    def unheard(self) -> list[tuple[NodeId, int]]:
-        """Brokers (and their epochs) that have a session from the last controller's time; this process's apart."""
-        return [
-            (broker_id, session.broker_epoch)
-            for broker_id, session in sorted(self._sessions.items())
-            if not session.has_spoken and broker_id != self._myself
-        ]
+    def heard_ms(self, broker_id: NodeId) -> int | None:
+        """When the broker was heard of last; None if it has no session."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.heard_ms
+
+    def is_young(self, since_ms: int | None, *, now_ms: int) -> bool:
+        """Whether that is less than half a session ago."""
+        return since_ms is not None and 2 * (now_ms - since_ms) < self._timeout_ms
 
     # Controlled shutdown.
 

@@ -39,8 +39,8 @@ class TopicRules:
         }
 
     def min_isr(self, topic: TopicImage) -> int:
-        """No more than the topic has replicas."""
-        return min(int(self._of(topic.name, MIN_INSYNC_REPLICAS)), len(topic.partitions[0].replicas))
+        """As it is set; of a partition with fewer replicas all are asked for (`PartitionChange`)."""
+        return int(self._of(topic.name, MIN_INSYNC_REPLICAS))
 
     def unclean(self, topic: TopicImage) -> bool:
         return self._of(topic.name, UNCLEAN_ELECTION).strip().lower() == "true"

@@ -179,6 +179,7 @@ class Raft(Electing):
         self._suspects = False
         self._tries = 0
         self._deadline_ms = now_ms + self._timing.fetch_timeout_ms
+        self.told_high_watermark = Offset(max(high_watermark, self.told_high_watermark))
         end_offset = self._log.log_end_offset
         if self.amnesia is not None and high_watermark > 0:
             # A leader may still tell what an older one told it, and have more of which this voter was promised.

@@ -172,7 +172,9 @@ class State:
             self.voted = ReplicaKey(held.voted_id, held.voted_directory_id)
         self._last_leader = NO_NODE if log.last_epoch > self.epoch else held.leader_id
         self.high_watermark = NO_OFFSET
-        """Known to be committed; -1 until a leader has said."""
+        """Known to be committed, and here; -1 until a leader has said."""
+        self.told_high_watermark = NO_OFFSET
+        """What leaders have said is committed, be it here or not; -1 until one has."""
         self.progress: Progress | None = None
         self._ballot: Ballot | None = None
         self._deadline_ms = 0
@@ -192,7 +194,7 @@ class State:
             self._move_to(LeaderEpoch(log.last_epoch))
         elif held.leader_id != NO_NODE and self.voted is None:
             self.voted = ReplicaKey(held.leader_id)  # Nobody else can lead this epoch.
-        is_new = state is None and log.log_end_offset == 0 and self._newest_snapshot() is None
+        is_new = state is None and self.has_nothing
         if is_new and amnesia is None and self.is_voter and not membership.is_dynamic and not self.is_lone_voter:
             self._know_no_more(Amnesia())
         if held.leader_id == me.node_id:
@@ -216,6 +218,11 @@ class State:
     @property
     def is_lone_voter(self) -> bool:
         return self.is_voter and len(self.membership.voters) == 1
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no record has come here yet, or all are lost."""
+        return self._log.log_end_offset == 0 and self._newest_snapshot() is None
 
     @property
     def may_stand(self) -> bool:

@@ -213,7 +213,7 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one batch, in order, with absolute offsets and timestamps.
 
     The declared count must be what is there: fewer or more raise INVALID_RECORD. A leader has checked that before the
-    batch was written (ADR 21), unless `odradek.validate.records` or an older release did not.
+    batch was written (ADR 23), unless `odradek.validate.records` or an older release did not.
     """
     for some in decode_fields(batch):
         for key, content, headers, timestamp, offset in some:

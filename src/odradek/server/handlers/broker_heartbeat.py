@@ -1,7 +1,7 @@
 """BrokerHeartbeat, versions 0 to 2: a broker is alive, says what it wants, and learns whether it is fenced.
 
-The connection it comes on is watched: when it is lost and the broker's ports refuse, the broker is dead, and nobody
-waits for its session to end.
+The connection it comes on is watched: when the broker's side closes it and its ports refuse, the broker is dead, and
+nobody waits for its session to end.
 """
 
 from __future__ import annotations
@@ -20,5 +20,8 @@ async def handle(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbe
     controller = ctx.node.controller
     connection = (ctx.listener_name, ctx.connection_id)
     if controller.heartbeats_on(request, connection):
-        ctx.listener.when_lost(ctx.connection_id, lambda: controller.connection_lost(request, connection))
+        ctx.listener.when_lost(
+            ctx.connection_id,
+            lambda closed_by_peer: controller.connection_lost(request, connection, closed_by_peer=closed_by_peer),
+        )
     return await controller.broker_heartbeat(request)

@@ -54,6 +54,7 @@ class Answers(ABC):
         "_answers",
         "_clock",
         "_closed",
+        "_closed_here",
         "_held",
         "_paused",
         "_scope",
@@ -77,6 +78,8 @@ class Answers(ABC):
         self._held = 0
         """How many handlers want nothing else to begin."""
         self._closed = False
+        self._closed_here = False
+        """Whether this node has closed it, and not the peer."""
         self.last_request_ms = self._clock.monotonic_ms()
 
     @abstractmethod
@@ -96,6 +99,7 @@ class Answers(ABC):
         self._wire.widen()
 
     def close(self) -> None:
+        self._closed_here = True
         self._wire.close()
 
     def suspended(self) -> list[Suspended[Message | None]]:
@@ -239,7 +243,7 @@ class Answers(ABC):
         if self._answers:
             self._flush()
         if not self._closed:
-            self._wire.close()
+            self.close()
 
     # Of requests that failed.
 

@@ -95,7 +95,7 @@ class Connection(Answers):
 
     def refuse(self, after_ms: int) -> None:
         """Hear nothing, and close then: at once would only make the client come again at once."""
-        self._muted = asyncio.get_running_loop().call_later(after_ms / 1000, self._wire.close)
+        self._muted = asyncio.get_running_loop().call_later(after_ms / 1000, self.close)
 
     def _unmute(self) -> None:
         self._muted = None
@@ -147,9 +147,9 @@ class Connection(Answers):
         self._closed = True
         if self._muted is not None:
             self._muted.cancel()
-        if why is not None:
+        if why is not None and not isinstance(why, ConnectionError | TimeoutError):
             log.info("Lost the connection from %s: %s", self._wire.peer_host, why)
-        self._scope.forget(self.id)
+        self._scope.forget(self.id, closed_by_peer=why is None and not self._closed_here)
         for slot in self._waiting:
             if slot.handler is not None:
                 slot.handler.cancel()

@@ -32,36 +32,37 @@ class ListenerScope:
         self.max_request_bytes = node.config.socket_request_max_bytes
         self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
-        self._when_lost: dict[int, list[Callable[[], None]]] = {}
+        self._when_lost: dict[int, list[Callable[[bool], None]]] = {}
         self.serving = False
         """The port is open before anybody is served, because the node tells others which port it is."""
         self._accepted = 0
 
     def accept(self, wire: Wire) -> WireOwner:
-        self._accepted += 1
-        connection = Connection(self, wire, self._accepted)
         if not self.serving:
             # A client served now would be told of a cluster without this broker; closed, it comes again.
-            _close_soon(wire)
-        elif len(self.connections) >= self.node.config.max_connections:
+            return _TurnedAway(wire, self.buffers)
+        if len(self.connections) >= self.node.config.max_connections:
             log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
-            _close_soon(wire)
-        else:
-            self.connections[self._accepted] = connection
-            wait_ms = self.node.quotas.connected(wire.peer_host)
-            if wait_ms:
-                connection.refuse(wait_ms)
+            return _TurnedAway(wire, self.buffers)
+        self._accepted += 1
+        connection = self.connections[self._accepted] = Connection(self, wire, self._accepted)
+        wait_ms = self.node.quotas.connected(wire.peer_host)
+        if wait_ms:
+            connection.refuse(wait_ms)
         return connection
 
-    def when_lost(self, connection_id: int, told: Callable[[], None]) -> None:
-        """Have it told once that connection is gone."""
+    def when_lost(self, connection_id: int, told: Callable[[bool], None]) -> None:
+        """Have it told once that connection is gone, and whether the process at the other end closed it, or has ended.
+
+        That is what its system says in its name; what the network loses, and what is closed here, says nothing of it.
+        """
         self._when_lost.setdefault(connection_id, []).append(told)
 
-    def forget(self, connection_id: int) -> None:
+    def forget(self, connection_id: int, *, closed_by_peer: bool) -> None:
         """A connection is gone."""
         self.connections.pop(connection_id, None)
         for told in self._when_lost.pop(connection_id, ()):
-            told()
+            told(closed_by_peer)
 
     def close(self) -> None:
         for connection in list(self.connections.values()):
@@ -108,6 +109,21 @@ class Listener:
                 self.scope.sweep(clock.monotonic_ms() - idle_ms)
 
 
-def _close_soon(wire: Wire) -> None:
-    """Close a wire that has no owner yet: it gets it when `accept` comes back, and tells it then that it is lost."""
-    asyncio.get_running_loop().call_soon(wire.close)
+class _TurnedAway:
+    """The owner of a wire that is closed as soon as it has one; what came before that is not looked at."""
+
+    def __init__(self, wire: Wire, buffers: BufferPool) -> None:
+        self._buffers = buffers
+        asyncio.get_running_loop().call_soon(wire.close)
+
+    def buffer(self) -> memoryview:
+        return self._buffers.spare.view
+
+    def received(self, count: int) -> None:
+        """Nobody is served here."""
+
+    def drained(self) -> None:
+        """Nothing is sent."""
+
+    def lost(self, why: Exception | None) -> None:
+        """Nobody knows of it."""

@@ -88,6 +88,8 @@ def _follow(
             promise.registration = new
             if not with_elr or min(minimum, len(new.replicas)) < 2:
                 promise.weak = True
+                if promise.lossy is not None and promise.lossy[0] in new.isr:
+                    voided[partition] = None  # Moved, perhaps, to nobody but the one that has lost the end.
             elif set(new.isr) == set(new.replicas):
                 promise.weak = False
             if promise.lossy is not None and set(new.isr) == set(new.replicas):

@@ -16,9 +16,10 @@ from tests.unit.metadata.building import (
 
 from odradek.configdef import ConfigKey, ConfigTable, ConfigType
 from odradek.ids import NO_NODE, NodeId
-from odradek.metadata.controller.brokers import unfence
+from odradek.metadata.controller.brokers import fence, unfence
 from odradek.metadata.controller.configs import ConfigRules, Operation, incremental_alter_configs
 from odradek.metadata.controller.features import update_features
+from odradek.metadata.controller.leadership import impossible_eligible_leaders
 from odradek.metadata.image import Image
 from odradek.metadata.image.configs import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.records import ClearElrRecord, ConfigRecord
@@ -46,7 +47,7 @@ def set_min_isr(image: Image, resource_type: int, name: str, text: str | None) -
 
 
 def raise_feature(image: Image, level: int = 1) -> tuple[ErrorCode, Image]:
-    update = FeatureUpdateKey(feature=ELR, max_version_level=level, upgrade_type=1)
+    update = FeatureUpdateKey(feature=ELR, max_version_level=level, upgrade_type=1 if level else 3)
     request = UpdateFeaturesRequest(feature_updates=[update], validate_only=False)
     decision = update_features(image, request, api_version=2, kraft_version=0, min_insync_replicas=2)
     return ErrorCode(decision.answers[0][1].error_code), replayed(image, decision.records)
@@ -89,6 +90,15 @@ def test_another_minimum_makes_everybody_ineligible(resource_type: int, name: st
     assert the_partition(after).partition_epoch == the_partition(image).partition_epoch + 1
 
 
+def test_every_partition_has_the_minimum_of_its_own_replicas() -> None:
+    """Those of the first one are no measure for others: whoever leaves their ISR has all that is acknowledged then."""
+    brokers = [broker(number) for number in (1, 2, 3)]
+    partitions = [led_by(1, [1]), led_by(1, [1, 2, 3], [1, 3])]
+    _, image = set_min_isr(with_topic(with_elr(cluster(*brokers)), *partitions), TOPIC_RESOURCE, "t", "2")
+    after = the_partition(replayed(image, fence(image, NodeId(3), rules(image))), 1)
+    assert (after.isr, after.elr) == ((1,), (3,))
+
+
 @pytest.mark.parametrize("least", ["1", "2", "3"])
 def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> None:
     """Nothing is acknowledged meanwhile; forgotten, the partition would have no leader for good."""
@@ -100,6 +110,29 @@ def test_another_minimum_while_nobody_leads_leaves_those_who_may(least: str) -> 
     assert (after.leader, after.isr) == (2, (2,))
     assert after.elr == (() if least == "1" else (3,))  # A leader that is enough alone leaves others behind.
     assert (after.last_known_elr, after.leader_recovery_state) == ((), 0)
+
+
+@pytest.mark.parametrize(("elr", "last_known"), [((2, 3), (1,)), ((), (2,))])
+def test_without_the_feature_whoever_was_eligible_leads(elr: tuple[int, ...], last_known: tuple[int, ...]) -> None:
+    """Turned off while nobody led, it left a partition without a leader for good (seed 830173)."""
+    dead = [broker(number, fenced=True) for number in (1, 2, 3)]
+    partition = led_by(-1, [1, 2, 3], [], eligible_leader_replicas=list(elr), last_known_elr=list(last_known))
+    _, image = raise_feature(with_topic(with_elr(cluster(*dead)), partition), 0)
+    for number in (1, 2):
+        image = replayed(image, unfence(image, NodeId(number), rules(image)))
+    after = the_partition(image)
+    assert (after.leader, after.isr, after.elr) == (2, elr or (2,), ())
+
+
+def test_a_minimum_that_makes_no_difference_makes_nobody_ineligible() -> None:
+    """The only one in sync may have lost its power unseen; whoever is eligible has everything."""
+    partition = led_by(1, [1, 2], [1], eligible_leader_replicas=[2])
+    image = with_topic(with_elr(cluster(broker(1), broker(2))), partition)
+    two = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="t", name=MIN_ISR, value="2")
+    for least, eligible in (("3", (2,)), ("1", ())):
+        code, after = set_min_isr(replayed(image, [two]), TOPIC_RESOURCE, "t", least)
+        assert code is ErrorCode.NONE
+        assert the_partition(after).elr == eligible
 
 
 def test_forgetting_is_written_so_that_every_version_replays_it_alike() -> None:
@@ -124,3 +157,34 @@ def test_the_feature_on_again_finds_nobody_eligible() -> None:
     ]
     _, after = raise_feature(with_topic(cluster(broker(1), broker(2)), *partitions))
     assert [each.elr for each in after.topics.by_name["t"].partitions] == [(), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "elr", "left"),
+    [
+        ([1, 2], [1, 2], [3], ()),  # A removed replica stayed eligible.
+        ([1, 2, 3], [1, 2], [3], ()),  # ClearElrRecord passed over a topic of its own delta: two are enough.
+        ([1, 2], [1], [2, 3], ()),  # 2 was removed like 3, and is a replica again, with nothing.
+        ([1, 2], [], [1, 2, 3], (1, 2)),  # Nobody is in sync: one of these has it all.
+        ([1, 2, 3], [1], [2, 3], (2, 3)),
+        ([1, 2, 3], [], [1, 2], (1, 2)),
+    ],
+)
+def test_what_earlier_versions_left_in_elrs_is_forgotten_before_anybody_is_elected(
+    replicas: list[int], isr: list[int], elr: list[int], left: tuple[int, ...]
+) -> None:
+    leader = isr[0] if isr else -1
+    partition = led_by(leader, replicas, isr, eligible_leader_replicas=elr, last_known_elr=[] if isr else [1])
+    image = with_topic(with_elr(cluster(*map(broker, (1, 2, 3)))), partition)
+    image = replayed(image, [min_isr_of_all("2")])
+    records = list(impossible_eligible_leaders(image, rules(image)))
+    after = the_partition(replayed(image, records))
+    assert (after.elr, after.leader, after.isr) == (left, leader, tuple(isr))
+    assert after.leader_epoch == the_partition(image).leader_epoch
+    assert after.last_known_elr == the_partition(image).last_known_elr
+    assert after.partition_epoch - the_partition(image).partition_epoch == len(records) == (tuple(elr) != left)
+    assert not list(impossible_eligible_leaders(replayed(image, records), rules(image)))
+
+
+def min_isr_of_all(text: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=ALL_BROKERS, name=MIN_ISR, value=text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.server.rig import Client, Rig
 from odradek.ids import NodeId
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
+from odradek.ports import Wire
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.alter_partition import (
@@ -61,10 +63,29 @@ async def heartbeat(rig: Rig, client: Client, epoch: int, **wants: Any) -> Broke
     return response
 
 
-def test_a_broker_comes_works_and_dies() -> None:
+def _end_process(rig: Rig, client: Client) -> None:
+    client.wire.lose(None)
+
+
+def _reset_by_the_network(rig: Rig, client: Client) -> None:
+    client.wire.lose(ConnectionResetError())
+
+
+def _closed_here(rig: Rig, client: Client) -> None:
+    """As one is that was idle for too long."""
+    for listener in rig.node.listening.listeners.values():
+        listener.scope.sweep(rig.clock.monotonic_ms() + 1)
+    assert client.wire.closed
+
+
+@pytest.mark.parametrize(
+    ("lose", "is_fenced"), [(_end_process, True), (_reset_by_the_network, False), (_closed_here, False)]
+)
+def test_a_broker_comes_works_and_its_connection_ends(lose: Callable[[Rig, Client], None], is_fenced: bool) -> None:
     rig = Rig()
 
     async def live() -> None:
+        listening = await rig.network.listen("nowhere", 9999, Idle)
         client = rig.connect(CONTROLLER_PORT)
         epoch = await register(rig, client)
         assert (await heartbeat(rig, client, epoch, want_fence=True)).is_fenced
@@ -74,11 +95,28 @@ def test_a_broker_comes_works_and_dies() -> None:
         assert (block.error_code, block.producer_id_len) == (0, 1000)
         told = AssignReplicasToDirsRequest(broker_id=2, broker_epoch=epoch, directories=[])
         assert (await client.ask(told, 0)).error_code == 0
-        client.wire.lose(ConnectionResetError())
+        listening.close()
+        lose(rig, client)
         await asyncio.sleep(0.1)
-        assert rig.node.image.cluster.brokers[NodeId(2)].fenced
+        assert rig.node.image.cluster.brokers[NodeId(2)].fenced is is_fenced
 
     rig.run(live)
+
+
+class Idle:
+    """Takes connections and nothing else."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._room = memoryview(bytearray(16))
+
+    def buffer(self) -> memoryview:
+        return self._room
+
+    def received(self, count: int) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def lost(self, why: Exception | None) -> None: ...
 
 
 def test_a_broker_that_was_replaced_is_told_so() -> None:

@@ -54,6 +54,21 @@ def test_frames_come_in_pieces_of_any_size(piece: int) -> None:
     on_a_node(test)
 
 
+def test_nobody_is_served_by_a_node_that_does_not_serve_yet() -> None:
+    """What came before the connection is closed was appended, by a broker that was not registered (seed 811096)."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        scope = rig.node.listening.listeners["PLAINTEXT"].scope
+        scope.serving = False
+        early = rig.connect()
+        early.wire.feed(framed(request_body(produce("t", b"early"), 9, 1)))
+        assert await answered_ids(early) == []
+        assert early.wire.closed
+        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+
+    on_a_node(test)
+
+
 @pytest.mark.parametrize("size", [60_000, 65_536, 200_000, 2_097_152, 3_000_000, 9_000_000])
 def test_large_frames_are_received_whole(size: int) -> None:
     async def test(rig: Rig, client: Client) -> None:
