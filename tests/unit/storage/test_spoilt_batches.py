@@ -74,7 +74,7 @@ def test_who_trusts_all_producers_need_not_look() -> None:
         for more in ({}, {"cleanup_policy": ("compact",)}, {"message_timestamp_before_max_ms": 1_000})
     )
     assert answer_of(trusting, spoilt) == Answer(ErrorCode.NONE)
-    assert trusting.append_alone(memoryview(bytearray(spoilt)), 0, NOW_MS) == 1
+    assert trusting.append_sole_replica(memoryview(bytearray(spoilt)), 0, NOW_MS) == 1
     too_late = batch(
         record(0), 1, base_time=NOW_MS, max_time=NOW_MS + 2 * trusting.config.message_timestamp_after_max_ms
     )

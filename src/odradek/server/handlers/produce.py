@@ -23,15 +23,15 @@ from odradek.protocol.messages.produce import (
 )
 from odradek.protocol.records.check import TakesLong
 from odradek.security.acl import Operation
-from odradek.server.acknowledgements import Acknowledgements, PendingAck
-from odradek.server.authorizer import topic_check
-from odradek.server.context import Context
-from odradek.server.handlers.quick_produce_one import quick_produce_one
-from odradek.server.handlers.quick_produce_routine import produce_routine
-from odradek.server.hosted import Hosted
-from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import accepted, is_too_new, is_transactional, name_leaders, refused
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import topic_check
+from odradek.server.handlers.cached_produce import cached_produce
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_produce_one import fast_produce_one
+from odradek.server.handlers.leader_hints import LeaderHints
+from odradek.server.handlers.produce_answers import accepted, is_too_new, is_transactional, name_leaders, refused
+from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.acks import Acknowledgements, PendingAck
+from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.storage.log import AppendInfo
 
 ALL = -1
@@ -45,8 +45,8 @@ ADMIN_CLIENT_ID = "__admin_client"
     on=Role.BROKER,
     announced_min_version=0,
     overlaps=True,
-    quick=quick_produce_one,
-    routine=produce_routine,
+    fast_path=fast_produce_one,
+    cached_request=cached_produce,
 )
 async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     appends = _Appends(ctx, request)
@@ -73,7 +73,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
     if appends.unacknowledged:
         await appends.wait_for_replicas(request.timeout_ms)
     response = ProduceResponse(responses=responses)
-    name_leaders(response, ctx.api_version, KnownLeaders(ctx.node.image, ctx.listener_name))
+    name_leaders(response, ctx.api_version, LeaderHints(ctx.node.image, ctx.listener_name))
     return response
 
 
@@ -82,9 +82,9 @@ class _Appends:
 
     __slots__ = (
         "_acknowledgements",
+        "_acks_all",
         "_by_id",
         "_ctx",
-        "_for_all",
         "_may_write",
         "_now_ms",
         "_refusal",
@@ -101,9 +101,9 @@ class _Appends:
         self._refusal = _refusal(request)
         self._may_write = topic_check(ctx, Operation.WRITE)
         self.failed: KafkaError | None = None
-        self.to_flush: list[tuple[Hosted, PartitionProduceResponse]] = []
+        self.to_flush: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
-        self._for_all = request.acks == ALL
+        self._acks_all = request.acks == ALL
         self._acknowledgements = Acknowledgements()
         self.take_long: list[_LongLook] = []
 
@@ -131,7 +131,7 @@ class _Appends:
                     f"Produce version {self._ctx.api_version} does not know zstd",
                 )
             try:
-                info = replicas.append(hosted, records, now_ms=self._now_ms, for_all=self._for_all)
+                info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
             except TakesLong:
                 # Copied, since the buffer it lies in is used again once something is awaited.
                 answer = PartitionProduceResponse(index=part.index, base_offset=NO_OFFSET)
@@ -144,10 +144,10 @@ class _Appends:
         self._appended(hosted, info, answer)
         return answer
 
-    def _appended(self, hosted: Hosted, info: AppendInfo, answer: PartitionProduceResponse) -> None:
+    def _appended(self, hosted: HostedPartition, info: AppendInfo, answer: PartitionProduceResponse) -> None:
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append((hosted, answer))
-        if self._for_all and hosted.partition.leadership is not None:
+        if self._acks_all and hosted.partition.leadership is not None:
             self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
 
     async def append_those_that_take_long(self) -> None:
@@ -170,7 +170,7 @@ class _Appends:
                 examined = await node.world.workers.run(partial(log.examine, batch, now_ms))
                 if node.replicas.find_by_id(hosted.topic_id, hosted.index) is not hosted:
                     raise KafkaError(node.replicas.why_missing(hosted.topic_id, hosted.index))
-                info = node.replicas.append(hosted, batch, now_ms=now_ms, for_all=self._for_all, examined=examined)
+                info = node.replicas.append(hosted, batch, now_ms=now_ms, acks_all=self._acks_all, examined=examined)
             except TakesLong:
                 continue  # The topic's settings are others by now.
             except KafkaError as error:
@@ -213,7 +213,7 @@ class _LongLook:
 
     __slots__ = ("answer", "batch", "hosted")
 
-    def __init__(self, hosted: Hosted, batch: bytes, answer: PartitionProduceResponse) -> None:
+    def __init__(self, hosted: HostedPartition, batch: bytes, answer: PartitionProduceResponse) -> None:
         self.hosted = hosted
         self.batch = batch
         self.answer = answer
