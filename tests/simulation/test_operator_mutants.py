@@ -89,7 +89,7 @@ def test_removed_replicas_that_stay_eligible(monkeypatch: pytest.MonkeyPatch) ->
         left = [each for each in candidates if each not in self.isr and each != self.unclean_replica]
         self._elr = () if enough else tuple(left)
 
-    monkeypatch.setattr(PartitionChange, "_settle_elr", settle)
+    monkeypatch.setattr(PartitionChange, "_update_elr", settle)
     assert caught(*LOST, steps=("_move", "_set_min_insync"))
 
 

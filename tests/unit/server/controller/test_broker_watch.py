@@ -46,7 +46,7 @@ class Watched:
 
         async def prepared() -> None:
             if is_reached:
-                self.listeners = await self.listen(_Silent)
+                self.listening = await self.listen(_Silent)
             await self.machine.register(2)
             await self.machine.heartbeat(2)
             assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 1])
