@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools import api_reference, config_reference
 
-from odradek.server.settings import NODE_CONFIGS
+from odradek.server.configs.settings import NODE_CONFIGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").rglob("*.md")])

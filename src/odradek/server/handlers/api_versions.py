@@ -21,9 +21,9 @@ from odradek.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
-from odradek.server.served import Served, served_on
+from odradek.server.handlers.context import Context
+from odradek.server.net.api_table import Served, served_on
+from odradek.server.net.routes import Role, serves
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _SOFTWARE_VERSION = 3
