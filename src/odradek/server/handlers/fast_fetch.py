@@ -18,8 +18,9 @@ from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.primitives import encode_uvarint
 from odradek.replication.fetch_forms import VERSION, answer_head, answered, read_front, read_partitions
+from odradek.server.handlers.leader_hints import name_fetch_leaders
 from odradek.server.partitions.fetch_sessions import FetchSession, WatchedPartition
-from odradek.server.partitions.reads import Collector, Reader, name_leaders
+from odradek.server.partitions.reads import Collector, Reader
 from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class FollowerFetch(Deferred[None]):
         collector.collect()
         response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
         if collector.failed:
-            name_leaders(response, self._node.image, self._node.config.inter_broker_listener_name)
+            name_fetch_leaders(response, self._node.image, self._node.config.inter_broker_listener_name)
         return response_frame(correlation_id, parts_encoder(FetchResponse, VERSION)(response), header_version=1)
 
     # What it is woken by, as a future would be.

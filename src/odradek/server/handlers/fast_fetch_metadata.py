@@ -15,9 +15,8 @@ from odradek.metadata.raft.voters import ReplicaKey
 from odradek.protocol.codec import decoder, encode
 from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.fetch import FetchRequest
-from odradek.server.quorum.reads import MAX_BYTES, MAX_WAIT_MS, answer, read_for
+from odradek.server.quorum.reads import MAX_BYTES, MAX_WAIT_MS, KnownFollower, answer, read_for
 from odradek.server.waiting.deferred import Deferred
-from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.server.net.routes import FastAnswer, FastPath
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
 
 MAX_SHAPES = 1_000
 """So many followers are known; were there more, they would be learnt anew."""
-
-
-@value
-class KnownFollower:
-    """What the shape of a request says."""
-
-    key: ReplicaKey
-    max_wait_ms: int
-    max_bytes: int
 
 
 class WaitingFetch(Deferred[bytes]):

@@ -19,9 +19,10 @@ from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import allowed, topic_check
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_fetch import fast_fetch
+from odradek.server.handlers.leader_hints import name_fetch_leaders
 from odradek.server.net.routes import Role, serves
 from odradek.server.partitions.fetch_sessions import FetchSession
-from odradek.server.partitions.reads import Collector, Reader, name_leaders
+from odradek.server.partitions.reads import Collector, Reader
 
 READ_COMMITTED = 1
 _READS_FROM_FOLLOWERS_VERSION = 11
@@ -61,12 +62,12 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
                 await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
                 collector.collect()
         if collector.has_cold_slices():
-            await collector.warm(ctx)
+            await collector.warm(node.world.workers)
     finally:
         sessions.done(session)
     response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=incremental))
     if collector.failed and ctx.api_version >= _LEADER_VERSION:
-        name_leaders(response, node.image, ctx.listener_name)
+        name_fetch_leaders(response, node.image, ctx.listener_name)
     return response
 
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from odradek.ids import NO_NODE, NodeId, Uuid
 from odradek.metadata.image import Image
 from odradek.metadata.image.cluster import Endpoint
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+
+_NAMES_A_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class LeaderHints:
@@ -37,3 +41,17 @@ class LeaderHints:
                 endpoint = broker.endpoint(self._listener_name)
                 if endpoint is not None:
                     yield node_id, endpoint, broker.rack
+
+
+def name_fetch_leaders(response: FetchResponse, image: Image, listener_name: str) -> None:
+    """Say who leads instead, and where that listener's clients reach them (KIP-951)."""
+    leaders = LeaderHints(image, listener_name)
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in _NAMES_A_LEADER:
+                leader, epoch = leaders.leader_of(topic.topic_id, data.partition_index)
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for node_id, endpoint, rack in leaders.endpoints()
+    ]

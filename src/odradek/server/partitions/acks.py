@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek.server.partitions.hosted_partition import HostedPartition
     from odradek.server.waiting.purgatory import Purgatory
+
+
+class Ack(Protocol):
+    """An append that waits for its replicas."""
+
+    end_offset: int
+
+    def acked(self, outcome: ErrorCode) -> None:
+        """They have everything below `end_offset`, or it is decided otherwise."""
 
 
 class PendingAck:

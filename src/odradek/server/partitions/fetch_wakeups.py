@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.ports import Loan
 from odradek.protocol.errors import KafkaError
 from odradek.server.containment import Containment, Cost
-from odradek.server.handlers.produce_answers import Outcome
+from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
-    from odradek.server.handlers.fast_fetch import FollowerFetch
     from odradek.server.partitions.hosted_partition import HostedPartition
 
 LENT_FROM_BYTES = 64 * 1024
 """A batch as large as this is worth an answer of its own; smaller ones wait for others that came in the same turn."""
+
+
+class WaitingFetch(Protocol):
+    """A follower's, for which there is something now."""
+
+    def answer(self) -> None:
+        """Look again, and answer with what there is."""
 
 
 class FetchWakeups:
@@ -27,15 +33,18 @@ class FetchWakeups:
     def __init__(self, containment: Containment, *, lent_from_bytes: int = LENT_FROM_BYTES) -> None:
         self._containment = containment
         self._lent_from_bytes = lent_from_bytes
-        self._woken: list[FollowerFetch] = []
+        self._woken: list[WaitingFetch] = []
 
-    def add(self, fetch: FollowerFetch) -> None:
+    def add(self, fetch: WaitingFetch) -> None:
         if not self._woken:
             asyncio.get_running_loop().call_soon(self._answer)
         self._woken.append(fetch)
 
     def lend(
-        self, hosts: Sequence[HostedPartition], batches: Sequence[memoryview], outcomes: Sequence[Outcome]
+        self,
+        hosts: Sequence[HostedPartition],
+        batches: Sequence[memoryview],
+        outcomes: Sequence[AppendInfo | KafkaError],
     ) -> None:
         """Answer now, out of the buffer in which these batches came, if that saves reading large ones from the file."""
         if not self._woken or max(map(len, batches)) < self._lent_from_bytes:

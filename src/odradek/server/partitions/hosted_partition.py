@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from odradek.metadata.image.topics import TopicImage
 from odradek.ports import Loan
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationQuota
-from odradek.server.partitions.acks import PendingAck, PendingDeletion
+from odradek.server.partitions.acks import Ack, PendingDeletion
 from odradek.server.partitions.fetch_sessions import ALL_BYTES, WatchedPartition
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
-
-if TYPE_CHECKING:
-    from odradek.server.handlers.fast_produce_all import PartOfPromise, PromisedAck
 
 
 @value
@@ -94,7 +90,7 @@ class HostedPartition:
         """The fetch sessions of readers, which see up to the high watermark,"""
         self.followers: dict[WatchedPartition, None] = {}
         """and those of followers, which see all."""
-        self.unacknowledged: deque[PendingAck | PromisedAck | PartOfPromise] = deque()
+        self.unacknowledged: deque[Ack] = deque()
         """Appends that wait for their replicas, in the order of their offsets."""
         self.deletions: dict[PendingDeletion, None] = {}
         """Requests that wait until all replicas have deleted what they were told to."""
@@ -144,7 +140,7 @@ class HostedPartition:
             watcher.held_back = False
         self.tell_followers(ALL_BYTES)
 
-    def line_up(self, pending: PendingAck | PromisedAck | PartOfPromise) -> None:
+    def line_up(self, pending: Ack) -> None:
         """Settle it once the watermark is there: what was sent again, and ends earlier, before what came meanwhile."""
         waiting = self.unacknowledged
         if waiting and waiting[-1].end_offset > pending.end_offset:

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.ids import NO_OFFSET, NodeId, Offset
-from odradek.metadata.image import Image
-from odradek.ports import FileSlice
+from odradek.ports import FileSlice, Workers
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from odradek.replication.truncation import divergence
-from odradek.server.handlers.context import Context
-from odradek.server.handlers.leader_hints import LeaderHints
 from odradek.server.partitions.fetch_sessions import FetchSession, WatchedPartition, topic_key
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
 from odradek.values import value
-
-_NAMES_A_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @value
@@ -218,13 +210,13 @@ class Collector:
         leadership = None if hosted is None else hosted.partition.leadership
         return leadership is not None and self._reader.replica_id in leadership.in_sync.committed
 
-    async def warm(self, ctx: Context) -> None:
+    async def warm(self, workers: Workers) -> None:
         """Let a worker read what would make the loop wait for the disk."""
         for entry, data in list(self._found.items()):
             records, hosted = data.records, entry.hosted
             if isinstance(records, FileSlice) and hosted is not None and _is_cold(data):
                 try:
-                    data.records = await ctx.node.world.workers.run(records.read)
+                    data.records = await workers.run(records.read)
                 except OSError as failure:
                     self._found[entry] = _error_data(entry, self._replicas.storage_error(hosted, failure).code)
 
@@ -250,20 +242,6 @@ class Collector:
                 topics.append(FetchableTopicResponse(topic=entry.topic, topic_id=entry.topic_id, partitions=[]))
             topics[-1].partitions.append(data)
         return topics
-
-
-def name_leaders(response: FetchResponse, image: Image, listener_name: str) -> None:
-    """Say who leads instead, and where that listener's clients reach them (KIP-951)."""
-    leaders = LeaderHints(image, listener_name)
-    for topic in response.responses:
-        for data in topic.partitions:
-            if data.error_code in _NAMES_A_LEADER:
-                leader, epoch = leaders.leader_of(topic.topic_id, data.partition_index)
-                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
-        for node_id, endpoint, rack in leaders.endpoints()
-    ]
 
 
 def _has_news(entry: WatchedPartition, data: PartitionData) -> bool:

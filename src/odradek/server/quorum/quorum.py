@@ -38,8 +38,8 @@ from odradek.values import replace
 
 if TYPE_CHECKING:
     from odradek.metadata.raft.fetch_forms import AnswerForm, Shape
-    from odradek.server.handlers.fast_fetch_metadata import KnownFollower
     from odradek.server.quorum.follower import MetadataFollower
+    from odradek.server.quorum.reads import KnownFollower
     from odradek.server.quorum.voter_changes import VoterChanges
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,21 @@ from odradek.protocol.messages.fetch import (
     SnapshotId,
 )
 from odradek.server.quorum.quorum import Quorum
+from odradek.values import value
 
 MAX_BYTES = 1 << 20
 """Read into memory for one answer; a replica that has more to catch up with asks again."""
 
 MAX_WAIT_MS = 60_000
+
+
+@value
+class KnownFollower:
+    """What the bytes of a replica's fetches say that never change."""
+
+    key: ReplicaKey
+    max_wait_ms: int
+    max_bytes: int
 
 
 def read_for(
