@@ -33,8 +33,9 @@ from odradek.server.controller.controller import Controller
 from odradek.server.coordinators.groups import GroupCoordinator
 from odradek.server.coordinators.producer_ids import ProducerIds
 from odradek.server.following.fetchers import Fetchers
-from odradek.server.handlers.forwarding import InternalTopics
+from odradek.server.handlers.forwarding import InternalTopics, forward
 from odradek.server.handlers.metadata_cache import MetadataCache
+from odradek.server.http import HttpListener
 from odradek.server.membership.directory_locks import DirectoryLocks
 from odradek.server.membership.identity import Identity, check_joining, join, resolve_identity
 from odradek.server.membership.last_lives import LastLives
@@ -99,7 +100,8 @@ class Node:
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
-        self.listeners = Listeners(self, BufferPool(poison=poison_buffers))
+        self.listeners = Listeners(self, BufferPool(poison=poison_buffers), forward)
+        self.http = HttpListener(self)
         self.serving = False
         self.cluster_id = cluster_id
         self._directories: list[LogDirectory] = []
@@ -160,6 +162,9 @@ class Node:
         self.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
         await self.listeners.open()
+        http = self.config.odradek_http_listener
+        if http is not None:
+            self.listeners.ports[http.name] = await self.http.open(http.host, http.port)
         self._open_quorum(identity)
         self._rooms_made = True
         was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
@@ -248,7 +253,7 @@ class Node:
         self.serving = False
         if self.config.is_broker and self.config.controlled_shutdown_enable and self.failed is None:
             await self.lifecycle.leave()
-        self.listeners.http.close()
+        self.http.close()
         self.listeners.close(self.config.broker_listeners)
         self.purgatory.close()
         try:
@@ -286,7 +291,7 @@ class Node:
 
     async def _abandon(self) -> None:
         """Undo a start that failed half way."""
-        self.listeners.http.close()
+        self.http.close()
         self.listeners.close(self.config.broker_listeners)
         if self._rooms_made:
             await self._close_rooms()

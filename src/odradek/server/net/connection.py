@@ -18,12 +18,12 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.frame import skip_tagged_fields
 from odradek.server.access.quotas import is_metered, metered
-from odradek.server.handlers.api_versions import unsupported_version_answer
 from odradek.server.handlers.context import Context
 from odradek.server.net.answers import ANSWER, Answers
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.net.dispatch import Endpoint, UnservedRequest
 from odradek.server.net.routes import CachedRequest, CachedRequestMaker
+from odradek.server.net.unsupported_version import unsupported_version_answer
 from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decoder, parts_encoder
 from odradek.protocol.declare import layout
-from odradek.server.handlers.forwarding import forward
 from odradek.server.net.api_table import served_on
 from odradek.server.net.latency import Latencies
 from odradek.server.net.routes import Role, Route, route_of, routes_of
+
+Handle: TypeAlias = Callable[..., Coroutine[Any, Any, Message | None]]
 
 
 class Endpoint:
@@ -38,9 +39,9 @@ class Endpoint:
         "unmetered",
     )
 
-    def __init__(self, route: Route, version: int, listener_name: str, *, forwarded: bool = False) -> None:
+    def __init__(self, route: Route, version: int, listener_name: str, handle: Handle) -> None:
         response = response_class(route.api_key)
-        self.handle: Callable[..., Coroutine[Any, Any, Message | None]] = forward if forwarded else route.handle
+        self.handle = handle
         self.decode = decoder(request_class(route.api_key), version)
         self.encode: Callable[[Any], list[Part]] = (route.encode or partial(parts_encoder, response))(version)
         self.error_answer = _error_answer(response, version)
@@ -62,11 +63,12 @@ class UnservedRequest(Exception):
 class Endpoints:
     """All that one listener answers, by its role."""
 
-    def __init__(self, role: Role, listener_name: str) -> None:
+    def __init__(self, role: Role, listener_name: str, forward: Handle | None = None) -> None:
+        """`forward` takes the place of handlers that run on the active controller, where this listener is not its."""
         self.announced = served_on(role)
         self.role = role
         self._listener_name = listener_name
-        self._forwards = role is Role.BROKER
+        self._forward = forward
         self._compiled: dict[int, Endpoint] = {}
         """By key and version in one number, as `get` is asked for them."""
         self.get = self._compiled.get
@@ -93,8 +95,8 @@ class Endpoints:
                 f"(versions {served.min_version} to {served.max_version} are)"
             )
         route = route_of(served.api_key, self.role)
-        forwarded = route.forwarded and self._forwards
-        endpoint = Endpoint(route, version, self._listener_name, forwarded=forwarded)
+        handle = self._forward if route.forwarded and self._forward is not None else route.handle
+        endpoint = Endpoint(route, version, self._listener_name, handle)
         self._compiled[api_key << 16 | version] = endpoint
         return endpoint
 

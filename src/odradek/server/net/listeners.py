@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from odradek.metadata.image.cluster import Endpoint
 from odradek.protocol.api import ApiKey
 from odradek.server.configs.settings import ListenerSetting
-from odradek.server.http import HttpListener
 from odradek.server.net.buffers import BufferPool
-from odradek.server.net.dispatch import Endpoints
+from odradek.server.net.dispatch import Endpoints, Handle
 from odradek.server.net.latency import Latencies
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.net.routes import Role
@@ -22,30 +21,27 @@ PLAINTEXT = 0
 
 
 class Listeners:
-    """All ports of a node, that of HTTP among them."""
+    """All listeners of a node; `forward` hands a broker's requests on to the active controller."""
 
-    def __init__(self, node: Node, buffers: BufferPool) -> None:
+    def __init__(self, node: Node, buffers: BufferPool, forward: Handle) -> None:
         self._node = node
         self._buffers = buffers
+        self._forward = forward
         self.by_name: dict[str, Listener] = {}
-        self.http = HttpListener(node)
         self.ports: dict[str, int] = {}
+        """All that are open, that of HTTP among them."""
 
     async def open(self) -> None:
         """Open every port; who comes is not served yet."""
-        for listeners, role in (
-            (self._node.config.broker_listeners, Role.BROKER),
-            (self._node.config.controller_listeners, Role.CONTROLLER),
+        for listeners, role, forward in (
+            (self._node.config.broker_listeners, Role.BROKER, self._forward),
+            (self._node.config.controller_listeners, Role.CONTROLLER, None),
         ):
             for setting in listeners:
-                endpoints = Endpoints(role, setting.name)
+                endpoints = Endpoints(role, setting.name, forward)
                 listener = Listener(ListenerScope(self._node, setting.name, endpoints, self._buffers))
                 self.by_name[setting.name] = listener
                 self.ports[setting.name] = await listener.open(setting.host, setting.port)
-
-        http = self._node.config.odradek_http_listener
-        if http is not None:
-            self.ports[http.name] = await self.http.open(http.host, http.port)
 
     def serve(self, listeners: tuple[ListenerSetting, ...]) -> None:
         for each in listeners:
