@@ -42,13 +42,12 @@ from odradek.server.membership.last_lives import LastLives
 from odradek.server.membership.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listeners import Listeners
-from odradek.server.partitions.apply import apply_changes, whole_image
 from odradek.server.partitions.directory_assignments import DirectoryAssignments
 from odradek.server.partitions.directory_choices import DirectoryChoices
 from odradek.server.partitions.fetch_sessions import FetchSessions
 from odradek.server.partitions.fetch_wakeups import LENT_FROM_BYTES, FetchWakeups
 from odradek.server.partitions.hosted_partition import HostedPartition
-from odradek.server.partitions.hosting import Hosting
+from odradek.server.partitions.hosting import Hosting, whole_image
 from odradek.server.partitions.housekeeping import Housekeeping
 from odradek.server.partitions.isr_changes import IsrChanges
 from odradek.server.partitions.log_chores import LogChores
@@ -493,7 +492,7 @@ class Node:
             self._next_image.set_result(None)
 
     async def _carry_out(self, image: Image, changes: Changes) -> None:
-        await apply_changes(self._hosting, image, changes)
+        await self._hosting.apply(image, changes)
 
     def _guard(self, image: Image) -> None:
         self.quotas.apply(image.client_quotas)

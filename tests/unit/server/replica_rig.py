@@ -56,11 +56,10 @@ from odradek.server.net.dispatch import Endpoints
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.net.routes import Role
 from odradek.server.node import Node
-from odradek.server.partitions.apply import apply_changes, whole_image
 from odradek.server.partitions.fetch_sessions import FetchSessions
 from odradek.server.partitions.fetch_wakeups import LENT_FROM_BYTES, FetchWakeups
 from odradek.server.partitions.hosted_partition import HostedPartition
-from odradek.server.partitions.hosting import Hosting
+from odradek.server.partitions.hosting import Hosting, whole_image
 from odradek.server.partitions.isr_changes import IsrChanges
 from odradek.server.partitions.replicas import Replicas
 from odradek.server.waiting.purgatory import Purgatory
@@ -157,7 +156,7 @@ class Broker:
 
     async def learn(self, image: Image, changes: Changes) -> None:
         self.image = image
-        await apply_changes(self.hosting, image, changes)
+        await self.hosting.apply(image, changes)
 
     def fail(self, failure: BaseException) -> None:
         self.failed = self.failed or failure

@@ -11,8 +11,8 @@ from odradek.ids import NodeId
 from odradek.metadata.controller.directories import DirectoryAssignment
 from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.topics import PartitionsOf
-from odradek.server.partitions.apply import whole_image
 from odradek.server.partitions.directory_assignments import DirectoryAssignments
+from odradek.server.partitions.hosting import whole_image
 from odradek.server.partitions.replicas import Replicas
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 
 from odradek.ids import NodeId, Uuid, uuid_text
+from odradek.metadata.image import Changes, Image
 from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE, Resource
 from odradek.metadata.image.topics import (
     LOST_DIRECTORY,
@@ -17,6 +18,7 @@ from odradek.metadata.image.topics import (
     RECOVERING,
     UNASSIGNED_DIRECTORY,
     PartitionRegistration,
+    PartitionsOf,
     TopicChanges,
     TopicImage,
 )
@@ -57,6 +59,27 @@ class Hosting:
     def close(self) -> None:
         """Nothing is opened any more."""
         self._unopened.close()
+
+    async def apply(self, image: Image, changes: Changes) -> None:
+        """Make the hosted partitions what the newest image says, at the cost of what changed.
+
+        A partition whose registration and settings change together takes both over in one step. With one before the
+        other a leader could acknowledge alone: under the new ISR and the old min.insync.replicas, or the other way
+        round, though the controller made others eligible on the ground that nobody can.
+        """
+        self.replicas.learn(image)
+        topics = changes.topics
+        if topics.created or topics.changed or topics.deleted:
+            await self.apply_topics_gradually(topics, changes.configs)
+        new = {created.topic.name: None for created in topics.created if created.before is None}
+        containment = self.replicas.containment
+        for resource_type, name in changes.configs:
+            if resource_type == TOPIC_RESOURCE and name in image.topics.by_name and name not in new:
+                with containment.at_most(Cost.TASK, f"other settings of {name}"):
+                    self.apply_topic_config(name)
+            elif resource_type == BROKER_RESOURCE:
+                with containment.at_most(Cost.TASK, "other settings of brokers"):
+                    self.apply_broker_config()
 
     def apply_topics(self, changes: TopicChanges) -> None:
         """Carry out what one metadata delta did to partitions, all at once: at the start nobody waits for anything."""
@@ -331,3 +354,11 @@ def _state(registration: PartitionRegistration) -> PartitionState:
         is_recovering=registration.leader_recovery_state == RECOVERING,
         directories=registration.directories,
     )
+
+
+def whole_image(image: Image) -> TopicChanges:
+    """An image as if all of it were new: what a node that starts has to open."""
+    created = [
+        PartitionsOf(topic, tuple(range(len(topic.partitions))), None) for topic in image.topics.by_name.values()
+    ]
+    return TopicChanges(created=tuple(created), changed=(), deleted=())

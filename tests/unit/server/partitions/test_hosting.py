@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.metadata.building import uuid
 from tests.unit.server.asking import deletion, fetch, fetched, produce, produced, values, wanted
+from tests.unit.server.replica_rig import ReplicaRig
 from tests.unit.server.rig import Rig
 
 from odradek.ids import LeaderEpoch, NodeId, Uuid
@@ -21,6 +22,7 @@ from odradek.metadata.image.topics import (
     TopicChanges,
     TopicImage,
 )
+from odradek.metadata.records import ConfigRecord, PartitionChangeRecord
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.sim.loop import Life
@@ -212,3 +214,46 @@ def led_by_another(
         leader_epoch=LeaderEpoch(0),
         partition_epoch=partition_epoch,
     )
+
+
+def test_settings_reach_the_logs_that_they_are_for() -> None:
+    rig = Rig()
+
+    async def run() -> None:
+        await rig.create_topic("t", configs={"retention.ms": "5000"})
+        await rig.create_topic("other")
+        log = rig.node.replicas.require("t", 0).partition.log
+        assert log.config.retention_ms == 5000
+        change = ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="7000")
+        await rig.node.quorum.append([[change]])
+        assert log.config.retention_ms == 7000
+        assert rig.node.replicas.require("other", 0).partition.log.config.retention_ms == 604_800_000
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize(
+    ("isr", "least", "leader", "new_least"),
+    [([1, 2], "1", -2, "2"), ([1], "2", 2, "1")],
+    ids=["fewer in sync and more needed", "deposed and fewer needed"],
+)
+def test_registration_and_settings_are_taken_over_in_one_step(
+    isr: list[int], least: str, leader: int, new_least: str
+) -> None:
+    """Under either of them with the old one of the other, broker 1 would acknowledge what only it has."""
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        rig.brokers[2].crash()
+        await rig.create_topic("t", [[1, 2]], isr=isr, configs={"min.insync.replicas": least})
+        await rig.produce(1, "t", b"alone", acks=1)
+        topic_id = rig.image.topics.by_name["t"].topic_id
+        new_isr = [1] if leader < 0 else [leader]
+        await rig.commit(
+            ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value=new_least),
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=new_isr, leader=leader),
+        )
+        assert rig.hosted(1, "t").partition.log.min_insync_replicas == int(new_least)
+        assert rig.ends("t")[1] == (0, 1)
+
+    rig.run(test)
