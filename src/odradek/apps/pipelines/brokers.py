@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, one_sentence, reach, unknown_topic
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import ToTopic
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, one_sentence, reach, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.cluster import TopicPartition
 from odradek.client.errors import ClientError

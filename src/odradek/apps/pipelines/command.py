@@ -11,20 +11,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.options import pairs
-from odradek.apps.cli.output import emit, plural, table
-from odradek.apps.cli.pipeline import add_run_options
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, gather_settings, one_sentence
 from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
 from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.options import add_run_options
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, parquet_places
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
+from odradek.apps.terminal.options import pairs
+from odradek.apps.terminal.output import emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, gather_settings, one_sentence
 from odradek.configdef import did_you_mean
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
     """The end of a pipeline's file: the same options, without the file."""
-    from odradek.apps.cli.parser import Parser
+    from odradek.apps.terminal.parser import Parser
 
     parser = Parser(prog=Path(sys.argv[0]).name, description=f"Run the pipeline {pipeline.name}.")
     add_run_options(parser)

@@ -11,10 +11,10 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import schemas, sinks, sources
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.session import NOT_INSTALLED
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable

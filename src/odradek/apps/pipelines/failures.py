@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 _STATE_SHAPE = re.compile(
     r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_KEY_ROW_FORMAT|STATE_STORE_VALUE_ROW_FORMAT"

@@ -44,8 +44,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def open_test_session(master: str, directory: Path, formats: Sequence[str] = ()) -> SparkSession:
     """A session that keeps everything it writes in a directory; skips the test that asks for one which cannot be."""
-    from odradek.apps.cli.sentence import Sentence
     from odradek.apps.pipelines.session import open_session
+    from odradek.apps.terminal.sentence import Sentence
 
     conf = {
         "spark.sql.warehouse.dir": str(directory / "warehouse"),

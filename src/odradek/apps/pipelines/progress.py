@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.output import plural, size_text
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.checkpoint import merge_offsets, parse_offsets
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.output import plural, size_text
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
 if TYPE_CHECKING:

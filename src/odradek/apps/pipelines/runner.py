@@ -10,9 +10,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.output import complain
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
 from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers, lost
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
@@ -21,6 +18,9 @@ from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Table, Topic
+from odradek.apps.terminal.output import complain
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
 from odradek.values import value
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import lakes
 from odradek.apps.pipelines.java import cache_directory, find_java
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

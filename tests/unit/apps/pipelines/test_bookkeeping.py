@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import Pipeline, scaffold, schemas, sinks, sources
+from odradek.apps.pipelines import scaffold
 from odradek.apps.pipelines.brokers import lost
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import analysis, sentence
 from odradek.apps.pipelines.progress import Run, exposition, reports_after
 from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

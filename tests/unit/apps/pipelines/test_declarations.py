@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
 from odradek.apps.pipelines.checkpoint import query_names, shape
 from odradek.apps.pipelines.definition import load
+from odradek.apps.terminal.sentence import Sentence
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 LETTERS = sources.topic("letters", value=schemas.text())
 FLAGS = sources.table("flags", value=schemas.json("on boolean"))
@@ -177,7 +177,7 @@ def test_wrong_yaml(tmp_path: Path, before: str, after: str, sentence: str) -> N
         ("x = 1 +", "SyntaxError in line 1"),
         ("\n1 / 0", "ZeroDivisionError in line 2: division by zero."),
         ("import no_such_module", "needs the module no_such_module"),
-        ("from odradek.apps.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
+        ("from odradek.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
     ],
 )
 def test_wrong_python(tmp_path: Path, text: str, sentence: str) -> None:

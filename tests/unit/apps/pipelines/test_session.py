@@ -52,7 +52,7 @@ def test_extensions_of_several_formats_are_all_named() -> None:
 
 def test_neither_brokers_nor_the_command_line_import_spark() -> None:
     """Nor does the plugin that every pytest run loads."""
-    modules = "odradek.server.node, odradek.apps.cli.pipeline, odradek.apps.pipelines.plugin, odradek.testing.node"
+    modules = "odradek.server.node, odradek.apps.pipelines.options, odradek.apps.pipelines.plugin, odradek.testing.node"
     program = (
         f"import sys, {modules}; print(sorted(n for n in sys.modules if n.startswith(('pyspark', 'py4j', 'pandas'))))"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import (
+from odradek.apps.terminal.options import (
     Actions,
     add_actions,
     add_connection_options,
