@@ -11,7 +11,7 @@ from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import ToTopic
 from odradek.apps.pipelines.sources import Topic
 from odradek.apps.terminal.sentence import Sentence
-from odradek.apps.terminal.session import Session, one_sentence, reach, unknown_topic
+from odradek.apps.terminal.session import Session, one_sentence, reach
 from odradek.client.admin import Admin
 from odradek.client.admin.base import Outcomes
 from odradek.client.admin.topics import NewTopic
@@ -19,6 +19,7 @@ from odradek.client.cluster import TopicInfo, TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.client.offsets import CommittedOffset
+from odradek.configdef import did_you_mean
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
@@ -127,13 +128,18 @@ async def _made(session: Session) -> Admin:
 
 async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool) -> None:
     existing = {topic.name: len(topic.partitions) for topic in await admin.list_topics()}
-    for source in pipeline.sources.values():
+    for source_name, source in pipeline.sources.items():
         stream = source if isinstance(source, Topic) else source.stream
         if stream.pattern and not any(map(stream.reads, existing)):
-            raise Sentence(f"no topic matches {stream.pattern}; `odradek topic list` shows those there are.")
+            raise Sentence(
+                f"source {source_name}: no topic matches {stream.pattern}; `odradek topic list` shows those there are."
+            )
         for name in stream.topics:
             if name not in existing:
-                raise await unknown_topic(admin, name)
+                raise Sentence(
+                    f"there is no topic {name}.{did_you_mean(name, list(existing))} Source {source_name} reads it: "
+                    f"create it with `odradek topic create {name}`, or change the source."
+                )
     wanted = {
         each.sink.name: each.sink.partitions for each in pipeline.outputs.values() if isinstance(each.sink, ToTopic)
     }
