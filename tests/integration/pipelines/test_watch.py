@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.apps.pipelines import brokers as brokers_module
 from odradek.apps.pipelines.brokers import Brokers
 from odradek.apps.pipelines.watch import BrokerWatch
 from odradek.apps.terminal.session import Session
@@ -94,3 +95,19 @@ def test_topics_are_asked_about_together(monkeypatch: pytest.MonkeyPatch) -> Non
         assert brokers.spans(()) == ({}, {})
         stream = sources.topic(pattern="out-8-.*")
         assert brokers.names([stream, sources.topic("words")]) == {"words", *(f"out-8-{number}" for number in range(8))}
+
+
+def test_a_run_does_not_stand_still_for_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers_module, "COMMIT_S", 0.5)
+    with running_cluster(brokers=1) as cluster:
+        (node,) = cluster.nodes.values()
+        with Brokers(Session({"bootstrap.servers": cluster.bootstrap_servers})) as brokers:
+            brokers.create_topic("words", 1)
+            partition = TopicPartition("words", 0)
+            wait_until(lambda: brokers.commit("readers", {partition: 0}) == "")
+            node.pause()
+            began = time.monotonic()
+            assert brokers.commit("readers", {partition: 0}) == "no broker has done it within 0.5 s"
+            assert time.monotonic() - began < PATIENCE_S / 2
+            node.resume()
+            wait_until(lambda: brokers.commit("readers", {partition: 0}) == "")

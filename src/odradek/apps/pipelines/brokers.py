@@ -82,7 +82,7 @@ class Brokers:
         try:
             outcomes = self._runner.run(committed())
         except TimeoutError:
-            return f"no broker has done it within {COMMIT_S:.0f} s"
+            return f"no broker has done it within {COMMIT_S:g} s"
         except (KafkaError, ClientError) as failure:
             return str(failure) or type(failure).__name__
         refused = [failure for failure in outcomes.values() if failure is not None]
