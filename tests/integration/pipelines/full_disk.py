@@ -25,7 +25,7 @@ RECORD_BYTES = 1_000
 """Random, so that they stay as large in Parquet."""
 
 PIPELINE = """
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 pipeline = Pipeline("numbers")
 pipeline.source("numbers", sources.topic("numbers", value=schemas.raw(), key=schemas.raw(), max_per_trigger=1500))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.compaction import WORK, compact, read_log, small_files
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

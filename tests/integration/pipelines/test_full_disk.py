@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
+from odradek.apps.terminal.sentence import Sentence
 
 REPOSITORY = Path(__file__).parents[3]
 UNSHARE = ["unshare", "--mount", "--propagation", "private"]

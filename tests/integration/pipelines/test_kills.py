@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.pipelines.driver import Driver
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
 from odradek.testing import running_node
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
-from odradek.apps.clients import connect
 from odradek.apps.pipelines import command
 from odradek.apps.pipelines.dead_letters import replay
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.progress import MetricsServer, exposition
 from odradek.apps.pipelines.runner import Wishes, run
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
+from odradek.clients import connect
 
 Load = Callable[[Path], Trial]
 Written = Callable[..., Path]

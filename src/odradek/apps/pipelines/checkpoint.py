@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import LakeTable, ToTopic
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
 OWNER = "odradek-pipeline.json"

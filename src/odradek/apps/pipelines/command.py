@@ -7,24 +7,27 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.options import pairs
-from odradek.apps.cli.output import emit, plural, table
-from odradek.apps.cli.pipeline import add_run_options
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, gather_settings, one_sentence
 from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
 from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.options import add_run_options
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, parquet_places
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.teller import Teller
+from odradek.apps.pipelines.timings import Timings
+from odradek.apps.terminal.options import pairs
+from odradek.apps.terminal.output import emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, gather_settings, one_sentence
 from odradek.configdef import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,18 +35,21 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    return _run(load(options.file), options)
+    timings = Timings()
+    with timings.phase(f"reading {options.file}"):
+        pipeline = load(options.file)
+    return _run(pipeline, options, timings)
 
 
 def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
     """The end of a pipeline's file: the same options, without the file."""
-    from odradek.apps.cli.parser import Parser
+    from odradek.apps.terminal.parser import Parser
 
     parser = Parser(prog=Path(sys.argv[0]).name, description=f"Run the pipeline {pipeline.name}.")
     add_run_options(parser)
     try:
         pipeline.check()
-        return _run(pipeline, parser.parse_args(arguments))
+        return _run(pipeline, parser.parse_args(arguments), Timings())
     except Sentence as wrong:
         print(f"odradek: {wrong}", file=sys.stderr)
         return wrong.exit_code
@@ -55,7 +61,7 @@ def validate(options: argparse.Namespace) -> int:
     if not options.offline:
         with Brokers(_session(options)) as brokers:
             brokers.prepare(pipeline, needs_dead_letters=False)
-    with_empty_sources(pipeline, _spark(pipeline, options))
+    with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     print(f"{options.file} is in order: {_counted(pipeline)}.")
     return 0
 
@@ -63,7 +69,8 @@ def validate(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """The graph, and the plan that Spark makes of every sink."""
     pipeline = load(options.file)
-    frames = with_empty_sources(pipeline, _spark(pipeline, options))
+    _session(options)  # Explaining asks nobody, but options that are wrong are said here as well.
+    frames = with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     for line in describe(pipeline):
         print(line)
     for name, frame in frames.items():
@@ -121,11 +128,12 @@ def compact(options: argparse.Namespace) -> int:
     pipeline = load(options.file)
     wishes = _wishes(options)
     chosen = compactable(pipeline, options.sink)
+    _session(options)  # It asks nobody, but options that are wrong are said here as well.
     checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
     done = {}
     with checkpoint.taken():
         check_lakes(pipeline, checkpoint, wishes.data)
-        spark = _spark(pipeline, options)
+        spark = _spark(pipeline, options, formats=pipeline.formats, brief=False)
         for name, sink in chosen.items():
             place = sinks.located(wishes.data, sink.path)
             if isinstance(sink, sinks.LakeTable):
@@ -226,8 +234,8 @@ def with_empty_sources(pipeline: Pipeline, spark: SparkSession) -> dict[str, Dat
     }
 
 
-def _run(pipeline: Pipeline, options: argparse.Namespace) -> int:
-    run_pipeline(pipeline, _session(options), _wishes(options))
+def _run(pipeline: Pipeline, options: argparse.Namespace, timings: Timings) -> int:
+    run_pipeline(pipeline, _session(options), _wishes(options), timings=timings)
     return 0
 
 
@@ -248,21 +256,30 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         form=chosen.get("format", "table"),
         quiet=chosen.get("quiet", False),
         metrics_port=chosen.get("metrics_port"),
+        timings=chosen.get("timings", False),
     )
 
 
-def _spark(pipeline: Pipeline, options: argparse.Namespace) -> SparkSession:
+def _spark(
+    pipeline: Pipeline, options: argparse.Namespace, *, formats: Sequence[str] = (), brief: bool
+) -> SparkSession:
+    """A session for everything but runs: without topics, so that nothing is fetched for it but what Avro needs."""
     import tempfile
 
     log_file = Path(tempfile.mkstemp(prefix="odradek-spark-", suffix=".log")[1])
     wishes = _wishes(options)
-    return open_session(
-        f"odradek {pipeline.name}",
-        master=wishes.master,
-        conf=dict(wishes.conf),
-        log_file=log_file,
-        formats=pipeline.formats,
-    )
+    streams = [each if isinstance(each, sources.Topic) else each.stream for each in pipeline.sources.values()]
+    with Teller(pipeline.name, quiet=not sys.stderr.isatty()) as teller:
+        return open_session(
+            f"odradek {pipeline.name}",
+            master=wishes.master,
+            conf=dict(wishes.conf),
+            log_file=log_file,
+            formats=formats,
+            brief=brief,
+            topics=any(each.schema.kind == "avro" for each in streams),
+            during=teller.during,
+        )
 
 
 def _counted(pipeline: Pipeline) -> str:

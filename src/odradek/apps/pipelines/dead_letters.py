@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, reach, unknown_topic
 from odradek.apps.pipelines import schemas
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, reach, unknown_topic
 from odradek.client.cluster import TopicPartition
 from odradek.client.leaders import EARLIEST, LATEST
 from odradek.client.offsets import CommittedOffset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 _STATE_SHAPE = re.compile(
     r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_KEY_ROW_FORMAT|STATE_STORE_VALUE_ROW_FORMAT"
@@ -37,6 +37,15 @@ def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: o
     if "TimeoutException" in told or "DisconnectException" in told:
         return Sentence(f"{query}: the brokers do not answer ({_first_line(told)}): look after them; {again}.")
     return Sentence(f"{query} failed: {_cause(told)}{f' (all of it: {log_file})' if log_file else ''}; {again}.")
+
+
+def no_jvm(log_file: object) -> Sentence:
+    """One for a JVM that went away under a run."""
+    where = f" ({log_file} has all that it said)" if log_file else ""
+    return Sentence(
+        f"Spark's JVM has ended{where}. Was it killed for want of memory? --conf spark.driver.memory=2g gives it more. "
+        "The checkpoint is intact, so it goes on from there when it is run again."
+    )
 
 
 def analysis(what: str, failure: BaseException) -> Sentence:

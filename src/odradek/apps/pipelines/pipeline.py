@@ -5,16 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.sinks import MODES, LakeTable, ParquetTable, Sink, ToTopic
 from odradek.apps.pipelines.sources import Source, Table, Topic
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import did_you_mean
 from odradek.values import value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+COMMAND = "odradek.apps.pipelines.command"
+"""What runs a pipeline. It is named, not imported, as `odradek` names what does each of its commands: whoever declares
+a pipeline needs none of that, and what runs one needs this module."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -171,9 +176,7 @@ class Pipeline:
 
     def main(self) -> None:
         """For the end of a file that `python` or `spark-submit` runs; takes the options of `odradek pipeline run`."""
-        from odradek.apps.pipelines.command import main
-
-        raise SystemExit(main(self))
+        raise SystemExit(import_module(COMMAND).main(self))
 
     def _claim(self, name: str) -> None:
         if not _NAME.fullmatch(name):

@@ -5,22 +5,24 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.output import complain
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
 from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers, lost
 from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
-from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
-from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
+from odradek.apps.pipelines.session import has_ended, open_session
 from odradek.apps.pipelines.sources import Table, Topic
+from odradek.apps.pipelines.teller import Teller, doing
+from odradek.apps.pipelines.timings import Timings
+from odradek.apps.pipelines.watch import BrokerWatch
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
 from odradek.values import value
 
@@ -31,8 +33,14 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often a run looks what its queries have done."""
 
-ENDS_S = 2.0
-"""How often a run asks where its topics end, for the lag."""
+STATUS_S = 1.0
+"""How often a run asks Spark what its queries do at the moment."""
+
+AGAIN_S = 2.0
+"""After how long offsets that could not be committed are committed again."""
+
+BRIEF_RECORDS = 100_000
+"""Up to so many records a run with an end is over before a JVM made for long work would pay."""
 
 
 @value
@@ -48,12 +56,20 @@ class Wishes:
     form: str = "table"
     quiet: bool = False
     metrics_port: int | None = None
+    timings: bool = False
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
 
 
-def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
+def run(
+    pipeline: Pipeline,
+    session: Session,
+    wishes: Wishes,
+    *,
+    spark: SparkSession | None = None,
+    timings: Timings | None = None,
+) -> Run:
     """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
 
     A session that is handed in is used and left as it is.
@@ -61,12 +77,15 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
     pipeline.check()
     checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
     with ExitStack() as open_things:
+        teller = open_things.enter_context(Teller(pipeline.name, wishes.form, quiet=wishes.quiet, timings=timings))
         brokers = open_things.enter_context(Brokers(session))
-        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
+        with teller.during(f"asking {brokers.bootstrap} for the topics"):
+            brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
-        _look_back(running, pipeline, checkpoint, brokers, wishes)
+        with teller.during("comparing the checkpoint with the topics"):
+            _look_back(running, pipeline, checkpoint, brokers, wishes)
         metrics = None
         if wishes.metrics_port is not None:
             metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
@@ -76,14 +95,33 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
             conf=dict(wishes.conf),
             log_file=checkpoint.log_file,
             formats=pipeline.formats,
+            brief=is_brief(running),
+            during=teller.during,
         )
-        if metrics is not None and not wishes.quiet:
-            complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
+        if metrics is not None:
+            teller.note(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark)
-        shift.start()
-        shift.work()
+        streams = [each for read in streams_of(pipeline).values() for each in read]
+        watch = BrokerWatch(
+            session,
+            running.topics,
+            teller.say,
+            read_committed=_read_committed(streams),
+        )
+        open_things.enter_context(watch.watching())
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, teller, watch)
+        with teller.during("starting the queries"):
+            shift.start()
+        teller.follow(running)
+        with teller.timings.phase("batches"):
+            shift.work()
+    teller.end(pipeline.dead_letters, with_timings=wishes.timings)
     return running
+
+
+def is_brief(running: Run) -> bool:
+    """Whether a run will be over soon."""
+    return running.goal is not None and running.goal <= BRIEF_RECORDS
 
 
 def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
@@ -147,6 +185,8 @@ class _Shift:
         wishes: Wishes,
         running: Run,
         spark: SparkSession,
+        teller: Teller,
+        watch: BrokerWatch,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
@@ -154,13 +194,15 @@ class _Shift:
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
-        self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
+        self._teller = teller
+        self._watch = watch
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
         self._tidied: dict[str, int | None] = {}
         self._stopping = threading.Event()
         self._committed: dict[TopicPartition, int] = {}
         self._complaint = ""
+        self._refused_at = 0.0
 
     def start(self) -> None:
         """Start every query; if one cannot be, none is left running."""
@@ -198,10 +240,11 @@ class _Shift:
         try:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
-                    active = [each for each in self._queries.values() if each.isActive]
-                    if time.monotonic() - asked_at > ENDS_S:
+                    active = {name: each for name, each in self._queries.items() if each.isActive}
+                    self._run.ends = self._run.ends | self._watch.ends
+                    if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
-                        self._ask_ends()
+                        self._tell(active)
                     self._look()
                     self._raise_failure()
                     if not active:
@@ -209,15 +252,36 @@ class _Shift:
                     if not self._wishes.available_now:
                         self._tidy()
                     self._stopping.wait(LOOK_S)
+                self._teller.doing("stopping")
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
                 self._tidy()
                 self._ask_ends()
+        except Sentence:
+            raise
+        except Exception as failure:
+            if not has_ended():
+                raise
+            if not self._stopping.is_set():
+                raise failures.no_jvm(self._checkpoint.log_file) from failure
+            # Who stops a whole process group stops Spark's JVM, too. What it had not finished is done again.
         finally:
             self._stop_queries()
             self._run.seconds = time.monotonic() - self._run.began
-        self._teller.end(self._pipeline.dead_letters)
+
+    def _tell(self, active: Mapping[str, StreamingQuery]) -> None:
+        """What the run does now, or what keeps it from doing anything."""
+        away = self._watch.away
+        if away:
+            self._teller.doing(f"waiting for {away}")
+            return
+        statuses = {}
+        for name, query in active.items():
+            batch = self._checkpoint.begun(name) if self._checkpoint.is_local else self._run.queries[name].batches
+            statuses[name] = (str(query.status["message"]), batch)
+        busy = doing(statuses)
+        self._teller.doing(busy or "waiting for records", idle=not busy)
 
     def _start_dead_letters(self, name: str, held: DataFrame) -> None:
         letters = dead_letters.records(held, self._pipeline.name)
@@ -255,8 +319,9 @@ class _Shift:
             count = self._run.queries[name]
             for report in reports_after(query, count.last_report):
                 news |= count.note(report)
-        if news:
+        if news or (self._complaint and time.monotonic() - self._refused_at > AGAIN_S):
             self._commit()
+        if news:
             self._teller.batch()
 
     def _tidy(self) -> None:
@@ -274,10 +339,10 @@ class _Shift:
                 continue
             query = self._queries[f"sink-{name}"]
             going_on = query.isActive
-            query.stop()
-            done = compact(self._spark, place)
-            if not self._wishes.quiet:
-                complain(done.sentence(name))
+            with self._teller.during(f"putting small files of {name} together"):
+                query.stop()
+                done = compact(self._spark, place)
+            self._teller.note(done.sentence(name))
             if going_on and not self._stopping.is_set():
                 self._look()  # What the query that ends now has reported; the next one starts with no reports.
                 self._queries[f"sink-{name}"] = self._writers[f"sink-{name}"].start()
@@ -289,22 +354,25 @@ class _Shift:
             return
         complaint = self._brokers.commit(self._pipeline.group, fresh)
         if complaint:
-            if complaint != self._complaint:
-                complain(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
+            self._refused_at = time.monotonic()
+            if not self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
         else:
             self._committed |= fresh
+            if self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are committed again.")
         self._complaint = complaint
 
     def _ask_ends(self) -> None:
-        topics = {at.topic for at in self._run.positions()}
-        if not topics:
-            topics = {
-                name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
-            }
+        """For the summary; a run does not wait for brokers that are away."""
+        if self._watch.away:
+            return
+        streams = [each for read in streams_of(self._pipeline).values() for each in read]
         try:
-            self._run.ends = self._brokers.ends(topics)
+            topics = {at.topic for at in self._run.positions()} or {at.topic for at in self._run.ends}
+            self._run.ends = self._brokers.spans(topics, read_committed=_read_committed(streams))[1]
         except Sentence:
-            return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+            return  # The lag stays as old as it is.
 
     def _raise_failure(self) -> None:
         from pyspark.errors import PySparkException
@@ -317,25 +385,31 @@ class _Shift:
                 )
 
     def _stop_queries(self) -> None:
-        for query in self._queries.values():
-            if query.isActive:
-                query.stop()
+        try:
+            for query in self._queries.values():
+                if query.isActive:
+                    query.stop()
+        except Exception:
+            if not has_ended():
+                raise
 
 
 def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:
-    """Take up where the checkpoint says that each query is, and say what was lost since."""
+    """Take up where the checkpoint says that each query is, say what was lost since, and see how much is to be done."""
     for name, offsets in checkpoint.committed().items():
         running.queries[name].offsets = dict(offsets)
-    if wishes.available_now:
-        running.goal = _goal(running, pipeline, brokers)
+    streams = [each for read in streams_of(pipeline).values() for each in read]
     read_up_to: dict[TopicPartition, int] = {}
     for each in running.queries.values():
         for at, offset in each.offsets.items():
             read_up_to[at] = min(offset, read_up_to.get(at, offset))
-    if not read_up_to:
-        return
-    topics = {at.topic for at in read_up_to}
-    gone = lost(read_up_to, brokers.beginnings(topics), brokers.ends(topics))
+    topics = {at.topic for at in read_up_to} | brokers.names(streams)
+    begins, ends = brokers.spans(topics, read_committed=_read_committed(streams))
+    _see_beginnings(running, pipeline, begins, ends)
+    running.ends = ends
+    if wishes.available_now:
+        running.aim(ends)
+    gone = lost(read_up_to, begins, ends)
     if gone and not wishes.allow_data_loss:
         raise Sentence(
             f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over with "
@@ -346,15 +420,23 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
         brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
 
 
-def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
-    """How many records there are to read for the query that reads most; 0 where a source begins who knows where."""
-    goals = [0]
-    for query, streams in streams_of(pipeline).items():
-        topics = {name for each in streams for name in each.topics}
-        if not running.queries[query].is_dead_letters and all(each.starting == "earliest" for each in streams):
-            starts = {**brokers.beginnings(topics), **running.queries[query].offsets}
-            goals.append(sum(max(end - starts.get(at, end), 0) for at, end in brokers.ends(topics).items()))
-    return max(goals)
+def _see_beginnings(
+    running: Run, pipeline: Pipeline, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    """Where queries begin with partitions of which they have finished no batch. One that is new to a checkpoint is read
+    from its beginning."""
+    for name, streams in streams_of(pipeline).items():
+        count = running.queries[name]
+        for at, begin in begins.items():
+            starting = {each.starting for each in streams if each.reads(at.topic)}
+            if count.offsets or starting == {"earliest"}:
+                count.begins[at] = begin
+            elif starting == {"latest"} and at in ends:
+                count.begins[at] = ends[at]
+
+
+def _read_committed(streams: Iterable[Topic]) -> bool:
+    return all(each.read_committed for each in streams)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import json as json_text
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import lakes, schemas
 from odradek.apps.pipelines.schemas import Schema
 from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:

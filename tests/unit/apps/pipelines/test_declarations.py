@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
 from odradek.apps.pipelines.checkpoint import query_names, shape
 from odradek.apps.pipelines.definition import load
+from odradek.apps.terminal.sentence import Sentence
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 LETTERS = sources.topic("letters", value=schemas.text())
 FLAGS = sources.table("flags", value=schemas.json("on boolean"))
@@ -173,11 +174,17 @@ def test_wrong_yaml(tmp_path: Path, before: str, after: str, sentence: str) -> N
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1", "declares 0 pipelines"),
+        ("x = 1", "declares no pipeline: it needs `pipeline = Pipeline('name')`"),
+        (
+            "from odradek.pipelines import Pipeline\np, q = Pipeline('p'), Pipeline('q')",
+            "declares 2 pipelines (p, q): give each a file of its own.",
+        ),
+        ("from odradek.apps.pipelines import Pipeline", "say `from odradek.pipelines import Pipeline, "),
+        ("from odradek.pipelines import Pipelines", "cannot be loaded: ImportError in line 1: cannot import name"),
         ("x = 1 +", "SyntaxError in line 1"),
         ("\n1 / 0", "ZeroDivisionError in line 2: division by zero."),
-        ("import no_such_module", "needs the module no_such_module"),
-        ("from odradek.apps.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
+        ("import no_such_module", f"needs the module no_such_module: install it for {sys.executable}"),
+        ("from odradek.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
     ],
 )
 def test_wrong_python(tmp_path: Path, text: str, sentence: str) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.profiles import BOOTSTRAP, Profiles
-from odradek.apps.cli.properties import read_file
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.clients import real_ports
+from odradek.apps.terminal.profiles import BOOTSTRAP, Profiles
+from odradek.apps.terminal.properties import read_file
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.errors import ClientError, NoBrokerAnswers
 from odradek.client.facade import Client
 from odradek.client.settings import ADMIN_TABLE, CONSUMER_TABLE, PRODUCER_TABLE
