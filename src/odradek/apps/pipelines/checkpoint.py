@@ -195,10 +195,13 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
 def finished_offsets(query: Path) -> dict[TopicPartition, int]:
     """From Spark's own files: where the last batch ended that is known to be in the sink."""
     finished = _numbers(query / "commits")
-    if not finished:
-        return {}
+    return batch_offsets(query, max(finished)) if finished else {}
+
+
+def batch_offsets(query: Path, number: int) -> dict[TopicPartition, int]:
+    """Where a batch ends, which Spark writes down before it begins."""
     try:
-        lines = (query / "offsets" / str(max(finished))).read_text().splitlines()
+        lines = (query / "offsets" / str(number)).read_text().splitlines()
     except OSError:
         return {}
     found: dict[TopicPartition, int] = {}

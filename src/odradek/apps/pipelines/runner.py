@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
 from odradek.apps.pipelines.brokers import Brokers, lost
-from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Table, Topic
+from odradek.apps.pipelines.tables import Following
 from odradek.apps.terminal.output import complain
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
@@ -235,7 +236,20 @@ class _Shift:
                 bootstrap=self._brokers.bootstrap,
                 base=self._wishes.data,
                 writer_id=f"{self._checkpoint.writer_id}/{output.name}",
+                following=self._following(name),
             ),
+        )
+
+    def _following(self, query: str) -> Following:
+        """What a table asks: from where its rows come, and whether older ones may still come."""
+        streams = streams_of(self._pipeline)[query]
+        names = {name for each in streams for name in each.topics}
+        only = min(names) if len(names) == 1 and not any(each.pattern for each in streams) else None
+        place = Path(self._checkpoint.query(query))
+        return Following(
+            topic=only,
+            positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
+            ends=lambda: self._run.ends,
         )
 
     def _launch(self, name: str, writer: Any) -> None:
