@@ -16,6 +16,7 @@ from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
+from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Table, Topic
 from odradek.apps.terminal.output import complain
@@ -45,6 +46,8 @@ class Wishes:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     allow_data_loss: bool = False
+    topic_recreated: str | None = None
+    """`start-over` or `skip`: what becomes of a topic that was deleted and created again; None stops the run."""
     form: str = "table"
     quiet: bool = False
     metrics_port: int | None = None
@@ -66,6 +69,8 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
+        watch = _watch(pipeline, checkpoint, brokers, wishes)
+        watch.begin(wishes.topic_recreated)
         _look_back(running, pipeline, checkpoint, brokers, wishes)
         metrics = None
         if wishes.metrics_port is not None:
@@ -80,7 +85,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         if metrics is not None and not wishes.quiet:
             complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark)
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, watch)
         shift.start()
         shift.work()
     return running
@@ -147,6 +152,7 @@ class _Shift:
         wishes: Wishes,
         running: Run,
         spark: SparkSession,
+        watch: TopicWatch,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
@@ -154,6 +160,7 @@ class _Shift:
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
+        self._watch = watch
         self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
@@ -212,6 +219,7 @@ class _Shift:
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
+                self._watch_topics()
                 self._tidy()
                 self._ask_ends()
         finally:
@@ -301,10 +309,18 @@ class _Shift:
             topics = {
                 name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
             }
+        self._watch_topics()  # Before a lag is told that counts from the offsets of another topic.
         try:
             self._run.ends = self._brokers.ends(topics)
         except Sentence:
             return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+
+    def _watch_topics(self, *, failed: bool = False) -> None:
+        try:
+            now = self._watch.ask()
+        except Sentence:
+            return  # The queries notice by themselves that nobody answers.
+        self._watch.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
         from pyspark.errors import PySparkException
@@ -312,6 +328,7 @@ class _Shift:
         for name, query in self._queries.items():
             failure = query.exception() if not query.isActive else None
             if isinstance(failure, PySparkException):
+                self._watch_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
                     name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
                 )
@@ -344,6 +361,17 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
     positions = running.positions()
     if positions and not gone:
         brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
+
+
+def _watch(pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> TopicWatch:
+    streams = [each for read in streams_of(pipeline).values() for each in read]
+    return TopicWatch(
+        checkpoint,
+        brokers,
+        names={name for each in streams for name in each.topics},
+        patterns={each.pattern for each in streams if each.pattern},
+        say=(lambda _: None) if wishes.quiet else complain,
+    )
 
 
 def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
