@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -17,6 +18,7 @@ from odradek.client.cluster import TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.leaders import EARLIEST, LATEST
 from odradek.client.offsets import CommittedOffset
+from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
@@ -51,6 +53,10 @@ class Brokers:
 
     def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
         return self._ask(lambda admin: _offsets(admin, topics, EARLIEST))
+
+    def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
+        """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
+        return self._ask(lambda admin: _topic_ids(admin, names, patterns))
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         self._ask(lambda admin: _create(admin, name, partitions, dict(configs or {})))
@@ -93,10 +99,6 @@ def lost(
             texts.append(f"{partition} is not there any more")
         elif offset < begin:
             texts.append(f"{partition} begins at {begin} now, and offsets {offset} to {begin - 1} were not read")
-        elif offset > end:
-            texts.append(
-                f"{partition} ends at {end} now, but was read up to {offset}: it is another topic of this name"
-            )
     return texts
 
 
@@ -152,6 +154,18 @@ async def _settled(admin: Admin, name: str) -> None:
         if asyncio.get_running_loop().time() > deadline:
             raise Sentence(f"not every partition of topic {name} has a leader that answers: look at the brokers.")
         await asyncio.sleep(0.05)
+
+
+async def _topic_ids(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:
+    described = await admin.describe_topics(sorted(names))
+    found = {name: topic for name, topic in described.items() if not isinstance(topic, KafkaError)}
+    if patterns:
+        for topic in await admin.list_topics():
+            if any(re.fullmatch(pattern, topic.name) for pattern in patterns):
+                found[topic.name] = topic
+    return {
+        name: "" if topic.topic_id == ZERO_UUID else uuid_text(topic.topic_id) for name, topic in sorted(found.items())
+    }
 
 
 async def _offsets(admin: Admin, topics: set[str], at: int) -> dict[TopicPartition, int]:

@@ -33,7 +33,7 @@ class Checkpoint:
 
     def __init__(self, place: str, pipeline: Pipeline) -> None:
         self.place = place
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self.is_local = "://" not in place
         self.writer_id = ""
 
@@ -52,7 +52,7 @@ class Checkpoint:
         On other file systems than a local one Spark itself finds out, later and less kindly.
         """
         if not self.is_local:
-            self.writer_id = f"{self._pipeline.name}@{self.place}"
+            self.writer_id = f"{self.pipeline.name}@{self.place}"
             yield
             return
         with self._locked():
@@ -85,11 +85,31 @@ class Checkpoint:
         if not self.is_local:
             return {}
         found = {}
-        for query in query_names(self._pipeline):
+        for query in query_names(self.pipeline):
             offsets = finished_offsets(Path(self.query(query)))
             if offsets:
                 found[query] = offsets
         return found
+
+    def furthest(self) -> dict[TopicPartition, int]:
+        """How far the query that has read most has begun to read each partition."""
+        found: dict[TopicPartition, int] = {}
+        if self.is_local:
+            for query in query_names(self.pipeline):
+                begun = self.begun(query)
+                for at, offset in batch_offsets(Path(self.query(query)), begun).items():
+                    found[at] = max(found.get(at, offset), offset)
+        return found
+
+    def topics(self) -> dict[str, dict[str, Any]] | None:
+        """The topics that its offsets belong to; None where that was not noted yet."""
+        owner = self._owner() if self.is_local else None
+        return None if owner is None else owner.get("topics")
+
+    def note_topics(self, topics: dict[str, dict[str, Any]]) -> None:
+        """Keep them for the next run; only while it is `taken`."""
+        if self.is_local:
+            self._write_owner({**(self._owner() or {}), "topics": topics})
 
     def begun(self, query: str) -> int:
         """The newest batch of a query that was begun; -1 where there is none."""
@@ -101,8 +121,8 @@ class Checkpoint:
             return
         with self._locked():
             owner = self._owner()
-            if self._strangers() if owner is None else owner["pipeline"] != self._pipeline.name:
-                raise Sentence(f"{self.place} is not the checkpoint of {self._pipeline.name}, so it stays as it is.")
+            if self._strangers() if owner is None else owner["pipeline"] != self.pipeline.name:
+                raise Sentence(f"{self.place} is not the checkpoint of {self.pipeline.name}, so it stays as it is.")
             shutil.rmtree(self.place)
 
     def _owner(self) -> dict[str, Any] | None:
@@ -121,7 +141,7 @@ class Checkpoint:
 
     def _claim(self) -> None:
         file = Path(self.place, OWNER)
-        mine = {"format": FORMAT, "pipeline": self._pipeline.name, "shape": shape(self._pipeline)}
+        mine = {"format": FORMAT, "pipeline": self.pipeline.name, "shape": shape(self.pipeline)}
         held = self._owner()
         if held is None:
             strangers = self._strangers()
@@ -135,21 +155,25 @@ class Checkpoint:
             self._compare(held)
         self.writer_id = held["id"]
         if held.get("shape") != mine["shape"] or not file.exists():
-            fresh = file.with_suffix(".new")
-            fresh.write_text(json.dumps({**held, **mine}, indent=2))
-            fresh.replace(file)
+            self._write_owner({**held, **mine})
+
+    def _write_owner(self, owner: dict[str, Any]) -> None:
+        file = Path(self.place, OWNER)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(owner, indent=2))
+        fresh.replace(file)
 
     def _compare(self, held: dict[str, Any]) -> None:
         """New sinks are welcome; one whose query reads or writes something else is not."""
         advice = "name another --checkpoint, or start over with `odradek pipeline reset`"
-        if held.get("pipeline") != self._pipeline.name:
+        if held.get("pipeline") != self.pipeline.name:
             raise Sentence(
                 f"the checkpoint {self.place} is that of pipeline {held.get('pipeline')}, not of "
-                f"{self._pipeline.name}: name another with --checkpoint."
+                f"{self.pipeline.name}: name another with --checkpoint."
             )
         if held.get("format") != FORMAT:
             raise Sentence(f"the checkpoint {self.place} was written by another version of Odradek: {advice}.")
-        before, now = held["shape"], shape(self._pipeline)
+        before, now = held["shape"], shape(self.pipeline)
         for query, form in now.items():
             if query in before and before[query] != form:
                 what = next(part for part in form if form[part] != before[query].get(part))
@@ -194,12 +218,11 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
 
 def finished_offsets(query: Path) -> dict[TopicPartition, int]:
     """From Spark's own files: where the last batch ended that is known to be in the sink."""
-    finished = _numbers(query / "commits")
-    return batch_offsets(query, max(finished)) if finished else {}
+    return batch_offsets(query, max(_numbers(query / "commits"), default=-1))
 
 
 def batch_offsets(query: Path, number: int) -> dict[TopicPartition, int]:
-    """Where a batch ends, which Spark writes down before it begins."""
+    """Where a batch ends, be it finished or not; nothing if there is none."""
     try:
         lines = (query / "offsets" / str(number)).read_text().splitlines()
     except OSError:

@@ -245,6 +245,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         master=chosen.get("master"),
         conf=tuple(pairs(chosen.get("conf") or [], "--conf").items()),
         allow_data_loss=chosen.get("allow_data_loss", False),
+        topic_recreated=chosen.get("topic_recreated"),
         form=chosen.get("format", "table"),
         quiet=chosen.get("quiet", False),
         metrics_port=chosen.get("metrics_port"),

@@ -80,6 +80,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-data-loss", action="store_true", help="go on where records are gone before they were read"
     )
+    parser.add_argument(
+        "--topic-recreated",
+        choices=("start-over", "skip"),
+        help="where a topic was deleted and created again: read the new one from its beginning, or go on at its end "
+        "(default: stop and say so)",
+    )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="json: a line for every batch")
     parser.add_argument("--quiet", action="store_true", help="say nothing but what goes wrong")
     parser.add_argument(

@@ -16,6 +16,7 @@ from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusin
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
+from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Table, Topic
 from odradek.apps.pipelines.tables import Following
@@ -46,6 +47,8 @@ class Wishes:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     allow_data_loss: bool = False
+    topic_recreated: str | None = None
+    """`start-over` or `skip`: what becomes of a topic that was deleted and created again; None stops the run."""
     form: str = "table"
     quiet: bool = False
     metrics_port: int | None = None
@@ -67,6 +70,8 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
+        watch = _watch(pipeline, checkpoint, brokers, wishes)
+        watch.begin(wishes.topic_recreated)
         _look_back(running, pipeline, checkpoint, brokers, wishes)
         metrics = None
         if wishes.metrics_port is not None:
@@ -81,7 +86,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         if metrics is not None and not wishes.quiet:
             complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark)
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, watch)
         shift.start()
         shift.work()
     return running
@@ -148,6 +153,7 @@ class _Shift:
         wishes: Wishes,
         running: Run,
         spark: SparkSession,
+        watch: TopicWatch,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
@@ -155,6 +161,7 @@ class _Shift:
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
+        self._watch = watch
         self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
@@ -213,6 +220,7 @@ class _Shift:
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
+                self._watch_topics()
                 self._tidy()
                 self._ask_ends()
         finally:
@@ -248,6 +256,7 @@ class _Shift:
         place = Path(self._checkpoint.query(query))
         return Following(
             topic=only,
+            ids=lambda: self._watch.topic_ids,
             positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
             ends=lambda: self._run.ends,
         )
@@ -315,10 +324,18 @@ class _Shift:
             topics = {
                 name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
             }
+        self._watch_topics()  # Before a lag is told that counts from the offsets of another topic.
         try:
             self._run.ends = self._brokers.ends(topics)
         except Sentence:
             return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+
+    def _watch_topics(self, *, failed: bool = False) -> None:
+        try:
+            now = self._watch.ask()
+        except Sentence:
+            return  # The queries notice by themselves that nobody answers.
+        self._watch.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
         from pyspark.errors import PySparkException
@@ -326,6 +343,7 @@ class _Shift:
         for name, query in self._queries.items():
             failure = query.exception() if not query.isActive else None
             if isinstance(failure, PySparkException):
+                self._watch_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
                     name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
                 )
@@ -358,6 +376,17 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
     positions = running.positions()
     if positions and not gone:
         brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
+
+
+def _watch(pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> TopicWatch:
+    streams = [each for read in streams_of(pipeline).values() for each in read]
+    return TopicWatch(
+        checkpoint,
+        brokers,
+        names={name for each in streams for name in each.topics},
+        patterns={each.pattern for each in streams if each.pattern},
+        say=(lambda _: None) if wishes.quiet else complain,
+    )
 
 
 def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
