@@ -6,40 +6,43 @@ so a new column is not seen and a changed type is an error in whoever reads, lon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Type = Any
 """A type as Spark writes it in JSON: the name of a simple one, or an object with its parts."""
 
+EVERYWHERE = ("struct", "array", "map")
 
-def together(before: Mapping[str, Any], now: Mapping[str, Any], *, in_lists: bool = True) -> dict[str, Any]:
+
+def together(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, inside: Collection[str] = EVERYWHERE
+) -> dict[str, Any]:
     """The columns of both, old ones first; a ValueError that says which ones do not go together.
 
-    Columns may come and go, in structures too, and where a row has none it is null. `in_lists`: also in structures that
-    are inside of arrays and maps.
+    Columns may come and go, and where a row has none it is null. `inside`: of what types the parts may, too.
     """
-    merged: dict[str, Any] = _merged(before, now, "", in_lists=in_lists)
+    merged: dict[str, Any] = _merged(before, now, "", inside=inside)
     return merged
 
 
-def _merged(before: Type, now: Type, path: str, *, in_lists: bool) -> Type:
+def _merged(before: Type, now: Type, path: str, *, inside: Collection[str]) -> Type:
     kinds = [each.get("type") if isinstance(each, Mapping) else None for each in (before, now)]
-    if kinds == ["struct", "struct"]:
-        inside = f"{path}." if path else ""
-        return {"type": "struct", "fields": _fields(before["fields"], now["fields"], inside, in_lists=in_lists)}
-    if in_lists and kinds == ["array", "array"]:
-        element = _merged(before["elementType"], now["elementType"], path, in_lists=True)
+    if kinds == ["struct", "struct"] and (not path or "struct" in inside):
+        prefix = f"{path}." if path else ""
+        return {"type": "struct", "fields": _fields(before["fields"], now["fields"], prefix, inside=inside)}
+    if "array" in inside and kinds == ["array", "array"]:
+        element = _merged(before["elementType"], now["elementType"], path, inside=inside)
         return {"type": "array", "elementType": element, "containsNull": True}
-    if in_lists and kinds == ["map", "map"] and before["keyType"] == now["keyType"]:
-        held = _merged(before["valueType"], now["valueType"], path, in_lists=True)
+    if "map" in inside and kinds == ["map", "map"] and before["keyType"] == now["keyType"]:
+        held = _merged(before["valueType"], now["valueType"], path, inside=inside)
         return {"type": "map", "keyType": before["keyType"], "valueType": held, "valueContainsNull": True}
     if plain(before) != plain(now):
         raise ValueError(f"the column {path} was {text(before)} and is {text(now)} now")
     return before
 
 
-def _fields(before: list[Any], now: list[Any], path: str, *, in_lists: bool) -> list[Any]:
+def _fields(before: list[Any], now: list[Any], path: str, *, inside: Collection[str]) -> list[Any]:
     new = {each["name"]: each for each in now}
     known = {each["name"].lower(): each["name"] for each in before}
     for name in new:
@@ -51,7 +54,7 @@ def _fields(before: list[Any], now: list[Any], path: str, *, in_lists: bool) -> 
         name = each["name"]
         kind = each["type"]
         if name in new:
-            kind = _merged(kind, new.pop(name)["type"], f"{path}{name}", in_lists=in_lists)
+            kind = _merged(kind, new.pop(name)["type"], f"{path}{name}", inside=inside)
         fields.append({"name": name, "type": kind, "nullable": True, "metadata": {}})
     return [*fields, *({**each, "nullable": True} for each in new.values())]
 
@@ -78,4 +81,3 @@ def text(kind: Type) -> str:
         case "map":
             return f"map<{text(kind['keyType'])},{text(kind['valueType'])}>"
     return str(kind["type"])
-

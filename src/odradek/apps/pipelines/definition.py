@@ -37,6 +37,7 @@ def load(file: str) -> Pipeline:
     if not path.is_file():
         raise Sentence(f"there is no file {file}; `odradek pipeline new NAME` makes one that runs.")
     pipeline = _from_yaml(path) if path.suffix in (".yaml", ".yml") else _from_python(path)
+    pipeline.file = file
     pipeline.check()
     return pipeline
 

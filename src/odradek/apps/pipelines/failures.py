@@ -16,11 +16,18 @@ _DEEPEST = 20
 """Causes that are looked at, one behind the other."""
 
 
-def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: object) -> Sentence:
+def sentence(
+    query: str,
+    failure: BaseException,
+    *,
+    checkpoint: str,
+    log_file: object,
+    reset_command: str = "odradek pipeline reset FILE --yes",
+) -> Sentence:
     """One for a query that failed; the checkpoint is as it was before the batch that failed."""
     told = _all_of_it(failure)
     again = "the checkpoint is intact, so it goes on from there when it is run again"
-    over = "name another --checkpoint, or start over with `odradek pipeline reset`"
+    over = f"name another --checkpoint, or start over: `{reset_command}`"
     if "No space left on device" in told:
         return Sentence(f"{query}: the disk is full: free some space; {again}.")
     if "failOnDataLoss" in told or "OffsetOutOfRange" in told or "KAFKA_DATA_LOSS" in told:

@@ -65,6 +65,8 @@ class Pipeline:
         self.group = group or name
         self.dead_letters = dead_letters or f"{name}.dead-letters"
         self.trigger = trigger
+        self.file = ""
+        """Where it is declared, as somebody has typed it; nothing if it was made on the way."""
         self.sources: dict[str, Source] = {}
         self.datasets: dict[str, Dataset] = {}
         self.outputs: dict[str, Output] = {}

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
-from odradek.apps.pipelines.brokers import Brokers, lost
+from odradek.apps.pipelines.brokers import Brokers, lost_by_query
 from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
+from odradek.apps.pipelines.fitting import check_columns
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
@@ -56,6 +57,12 @@ class Wishes:
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
 
+    def checkpoint_for(self, pipeline: Pipeline) -> Checkpoint:
+        """A pipeline's checkpoint, which knows what to type in order to get to it again."""
+        options = [f"--data {self.data}"] if self.data != "." else []
+        options += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
+        return Checkpoint(self.checkpoint_of(pipeline), pipeline, options=" ".join(options))
+
 
 def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
     """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
@@ -63,7 +70,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
     A session that is handed in is used and left as it is.
     """
     pipeline.check()
-    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    checkpoint = wishes.checkpoint_for(pipeline)
     with ExitStack() as open_things:
         brokers = open_things.enter_context(Brokers(session))
         brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
@@ -102,8 +109,8 @@ def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
         if held > checkpoint.begun(f"sink-{name}"):
             raise Sentence(
                 f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
-                "new batches for those: move it away, give the sink another path, or start over with "
-                "`odradek pipeline reset --delete-files`."
+                "new batches for those: move it away, give the sink another path, or write it anew: "
+                f"`{checkpoint.reset_command(sink=name, delete_files=True)}`."
             )
 
 
@@ -187,12 +194,17 @@ class _Shift:
                 frames[name] = schemas.good(opened[name])
         starting = ""
         try:
+            written: dict[str, DataFrame] = {}
+            for output in self._pipeline.outputs.values():
+                starting = f"sink-{output.name}"
+                written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+            check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
             for name in refusing(self._pipeline):
                 starting = f"dead-letters-{name}"
                 self._start_dead_letters(starting, opened[name])
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
-                self._start_sink(starting, output, frames)
+                self._start_sink(starting, output, written[output.name])
         except PySparkException as failure:
             self._stop_queries()
             raise failures.analysis(starting, failure) from failure
@@ -233,8 +245,7 @@ class _Shift:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
         self._launch(name, written.option("topic", self._pipeline.dead_letters))
 
-    def _start_sink(self, name: str, output: Output, frames: dict[str, DataFrame]) -> None:
-        rows = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+    def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
             name,
             sinks.writer(
@@ -345,7 +356,13 @@ class _Shift:
             if isinstance(failure, PySparkException):
                 self._watch_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
-                    name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
+                    name,
+                    failure,
+                    checkpoint=self._checkpoint.place,
+                    log_file=self._checkpoint.log_file,
+                    reset_command=self._checkpoint.reset_command(
+                        sink=name.removeprefix("sink-") if name.startswith("sink-") else None
+                    ),
                 )
 
     def _stop_queries(self) -> None:
@@ -360,18 +377,15 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
         running.queries[name].offsets = dict(offsets)
     if wishes.available_now:
         running.goal = _goal(running, pipeline, brokers)
-    read_up_to: dict[TopicPartition, int] = {}
-    for each in running.queries.values():
-        for at, offset in each.offsets.items():
-            read_up_to[at] = min(offset, read_up_to.get(at, offset))
-    if not read_up_to:
+    behind = {name: each.offsets for name, each in running.queries.items() if each.offsets}
+    if not behind:
         return
-    topics = {at.topic for at in read_up_to}
-    gone = lost(read_up_to, brokers.beginnings(topics), brokers.ends(topics))
+    topics = {at.topic for offsets in behind.values() for at in offsets}
+    gone = lost_by_query(behind, brokers.beginnings(topics), brokers.ends(topics))
     if gone and not wishes.allow_data_loss:
         raise Sentence(
-            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over with "
-            "`odradek pipeline reset`."
+            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over: "
+            f"`{checkpoint.reset_command()}`."
         )
     positions = running.positions()
     if positions and not gone:

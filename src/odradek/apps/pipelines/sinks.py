@@ -157,12 +157,15 @@ def writer(
             shaped = rows if sink.files is None else rows.coalesce(sink.files)
             place = located(base, sink.path)
             if isinstance(sink, LakeTable) and sink.format == "iceberg":
-                table = lakes.make_iceberg(rows, place, sink.partition_by)
+                table, rows = lakes.make_iceberg(rows, place, sink.partition_by)
+                shaped = rows if sink.files is None else rows.coalesce(sink.files)
                 # Rows come in no order of partitions, so a task keeps a file open for each.
                 written = shaped.writeStream.outputMode(mode).format("iceberg").option("fanout-enabled", "true")
                 return written.option("path", table)
             kind = "parquet" if isinstance(sink, Parquet) else sink.format
             written = shaped.writeStream.outputMode(mode).format(kind).option("path", place)
+            if kind == "delta":
+                written = written.option("mergeSchema", "true")  # Columns may be added, as in the other sinks.
             return written.partitionBy(*sink.partition_by) if sink.partition_by else written
         case ParquetTable():
             following = following or Following("")
@@ -190,7 +193,15 @@ def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: st
             return read_table(spark, place)
         case LakeTable():
             return spark.read.format(sink.format).load(place)
-    return spark.read.parquet(place)
+    return read_lake(spark, place)
+
+
+def read_lake(spark: SparkSession, place: str) -> DataFrame:
+    """The rows of files that `parquet` writes, with the columns that any of them has.
+
+    Spark alone takes the columns of one file for those of all, so those that were added later are not seen.
+    """
+    return spark.read.option("mergeSchema", "true").parquet(place)
 
 
 def read_table(spark: SparkSession, place: str) -> DataFrame:

@@ -22,7 +22,9 @@ def array(of: Any) -> dict[str, Any]:
 
 def test_columns_come_and_go() -> None:
     before = struct(id="string", inner=struct(n="integer"), gone="date", many=array(struct(n="long")))
-    now = struct(id="string", inner=struct(n="integer", m="string"), new="double", many=array(struct(n="long", m="long")))
+    now = struct(
+        id="string", inner=struct(n="integer", m="string"), new="double", many=array(struct(n="long", m="long"))
+    )
     assert together(before, now) == struct(
         id="string",
         inner=struct(n="integer", m="string"),
@@ -31,7 +33,9 @@ def test_columns_come_and_go() -> None:
         new="double",
     )
     with pytest.raises(ValueError, match=r"the column many was array<struct<n:bigint>> and is array<struct<n:bigint,m"):
-        together(before, now, in_lists=False)
+        together(before, now, inside=("struct",))
+    with pytest.raises(ValueError, match=r"the column inner was struct<n:int> and is struct<n:int,m:string> now"):
+        together(before, now, inside=())
     required = struct(id="string")
     required["fields"][0]["nullable"] = False
     assert together(required, struct(id="string")) == struct(id="string")
