@@ -79,6 +79,71 @@ def test_json(spark: SparkSession) -> None:
     assert reasons(records(spark, None), schema, tombstones="keep") == [None]
 
 
+def test_json_that_columns_cannot_hold(spark: SparkSession) -> None:
+    fields = (
+        "id string, d decimal(10,2), at timestamp, local timestamp_ntz, b tinyint, n int, x double, f float, "
+        "more array<struct<d: decimal(4,1), at: timestamp>>, prices map<string, decimal(5,2)>, "
+        "inner struct<at: timestamp>"
+    )
+    fine = [
+        b'{"id": "a"}',
+        b' {"id": "a", "d": 1.5, "b": -128, "x": 0.1, "at": null}\n',
+        b'{"d": "1.00", "at": "2026-11-15T12:00:00.123456Z", "local": "2026-11-15 12:00:00.1234560"}',
+        b'{"d": 1.50000, "more": [{"d": 1.2, "at": "2026-11-15"}, null], "prices": {"a": 1e1, "b": 2}}',
+        b'{"x": "Infinity", "f": 3e38, "b": 127, "n": -2147483648, "d": -99999999.99}',
+        b'{"id": "}]", "inner": {"at": "2026-11-15T12:00:00+02:00"}}',
+    ]
+    wrong = {
+        b'{"id": "a"}{"id": "b"}': "there is more behind the JSON object",
+        b'{"id": "a"}garbage': "there is more behind the JSON object",
+        b'{"id": "a"},{"id": "b"}': "there is more behind the JSON object",
+        b'{"id": "a"}]': "there is more behind the JSON object",
+        b'{"id": "a"},{"_end": "1"}]': "there is more behind the JSON object",
+        b'{"d": 1.005}': "the field d does not fit decimal(10,2)",
+        b'{"d": "1.005"}': "the field d does not fit decimal(10,2)",
+        b'{"d": 1e-3}': "the field d does not fit decimal(10,2)",
+        b'{"d": 123456789012}': "the field d is no decimal(10,2)",
+        b'{"at": 1763208000}': "the field at is a number where a timestamp is declared",
+        b'{"at": "2026-11-15T12:00:00.123456789Z"}': "the field at is more precise than microseconds",
+        b'{"local": "2026-11-15T12:00:00.1234567"}': "the field local is more precise than microseconds",
+        b'{"b": 200}': "the field b does not fit tinyint",
+        b'{"n": 3000000000}': "the field n is no int",
+        b'{"x": 1e400}': "the field x does not fit double",
+        b'{"f": 1e39}': "the field f does not fit float",
+        b'{"more": [{"d": 1.2}, {"d": 1.25}]}': "the field more.d does not fit decimal(4,1)",
+        b'{"more": [{"at": 5}]}': "the field more.at is a number where a timestamp is declared",
+        b'{"prices": {"a": 1, "b": 0.001}}': "the field prices does not fit decimal(5,2)",
+        b'{"inner": {"at": 1.5}}': "the value is not a JSON object of the declared schema",
+    }
+    values = [*fine, *wrong]
+    assert dict(zip(values, reasons(records(spark, *values), schemas.json(fields)), strict=True)) == {
+        **dict.fromkeys(fine), **wrong
+    }  # fmt: skip
+    loss = [b'{"id": "a"}garbage', b'{"d": 1.005}', b'{"at": 1763208000}', b'{"b": 200}', b'{"x": 1e400}']
+    assert reasons(records(spark, *loss), schemas.json(fields, lossy=True)) == [None] * len(loss)
+
+
+def test_numbers_that_are_moments(spark: SparkSession) -> None:
+    def read(epoch: str, *values: bytes) -> list[object]:
+        schema = schemas.json("at timestamp, all array<timestamp>", epoch=epoch)
+        frame = records(spark, *values)
+        held = schemas.parsed(frame, schema, key=schemas.text(), key_required=False, tombstones="keep")
+        told = held.selectExpr("coalesce(_reason, concat_ws(' ', at, all))").collect()
+        return [row[0].removeprefix("the field at ") for row in told]
+
+    assert read(
+        "ms", b'{"at": 1763208000123}', b'{"at": "2026-11-15T12:00:00Z"}', b'{"all": [0, 1.5]}', b'{"at": 1e300}'
+    ) == ["2025-11-15 12:00:00.123", "2026-11-15 12:00:00", "1970-01-01 00:00:00 1970-01-01 00:00:00.0015",
+          "is no timestamp"]  # fmt: skip
+    assert read("ns", b'{"at": 1763208000123456000}', b'{"at": 1763208000123456789}') == [
+        "2025-11-15 12:00:00.123456", "is more precise than microseconds"
+    ]  # fmt: skip
+    assert read("s", b'{"at": -1.000001}', b'{"at": 1.0000001}', b'{"at": "soon"}', b'{"at": {}}') == [
+        "1969-12-31 23:59:58.999999", "is more precise than microseconds", "is no timestamp", "is no timestamp"
+    ]  # fmt: skip
+    assert read("us", b'{"at": 253402300800000000}') == ["is no timestamp"]
+
+
 def test_keys_and_text(spark: SparkSession) -> None:
     assert reasons(records(spark, b"x", key=None), schemas.raw(), key_required=True) == ["the key is null"]
     assert reasons(records(spark, b"x", key=b"\xff"), schemas.raw()) == ["the key is not UTF-8"]

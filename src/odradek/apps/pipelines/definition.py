@@ -169,8 +169,13 @@ def _schema(path: Path, name: str, declared: Any) -> schemas.Schema:
         case "text":
             return schemas.text()
         case {"json": str(fields)}:
-            _only(path, declared, {"json", "required"}, f"source {name}: ")
-            return schemas.json(fields, required=declared.get("required", ()))
+            _only(path, declared, {"json", "required", "epoch", "lossy"}, f"source {name}: ")
+            return schemas.json(
+                fields,
+                required=declared.get("required", ()),
+                epoch=declared.get("epoch"),
+                lossy=bool(declared.get("lossy", False)),
+            )
         case {"avro": str(schema)}:
             _only(path, declared, {"avro", "required", "registry_prefix"}, f"source {name}: ")
             return schemas.avro(

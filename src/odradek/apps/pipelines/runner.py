@@ -14,7 +14,7 @@ from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sourc
 from odradek.apps.pipelines.brokers import Brokers, lost_by_query
 from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
-from odradek.apps.pipelines.fitting import check_columns
+from odradek.apps.pipelines.agreement import check_columns
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch

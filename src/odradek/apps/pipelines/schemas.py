@@ -10,6 +10,14 @@ import json as json_text
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek.apps.pipelines.fitting import (
+    EPOCHS,
+    as_written,
+    misfit,
+    moments,
+    nothing_behind,
+    with_moments_as_written,
+)
 from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
@@ -36,13 +44,26 @@ class Schema:
     """JSON: columns as in SQL (`id string, total double`). Avro: the schema, as JSON."""
     required: tuple[str, ...] = ()
     registry_prefix: bool = False
+    epoch: str | None = None
+    """JSON: what numbers count where a timestamp is declared; None: they are no timestamps."""
+    lossy: bool = False
+    """JSON: let Spark round, cut and wrap what does not fit, and ignore what is behind the object."""
 
 
-def json(fields: str, *, required: Sequence[str] = ()) -> Schema:
-    """Objects with these fields; `required` ones may not be missing or null."""
+def json(fields: str, *, required: Sequence[str] = (), epoch: str | None = None, lossy: bool = False) -> Schema:
+    """Objects with these fields; `required` ones may not be missing or null.
+
+    A record is bad if there is anything behind the object, or a value that its column cannot hold exactly: 1.005 in a
+    decimal(10,2), 1e400 in a double, more digits than microseconds have. With `lossy` it is taken as Spark takes it,
+    rounded and cut. Numbers are timestamps only where `epoch` says what they count since 1970: s, ms, us or ns.
+    """
     if not fields.strip():
         raise Sentence("schemas.json needs its fields, such as schemas.json('id string, total double').")
-    return Schema("json", fields, tuple(required))
+    if epoch is not None and epoch not in EPOCHS:
+        raise Sentence(f"epoch may be {', '.join(EPOCHS)}, not {epoch!r}.")
+    if epoch is not None and lossy:
+        raise Sentence("with lossy, numbers count seconds where a timestamp is declared: leave epoch out, or lossy.")
+    return Schema("json", fields, tuple(required), epoch=epoch, lossy=lossy)
 
 
 def avro(schema: str, *, required: Sequence[str] = (), registry_prefix: bool = False) -> Schema:
@@ -169,9 +190,19 @@ class _Reading:
             from pyspark.sql.types import StringType, StructType
 
             assert self._struct is not None
-            wanted = StructType([*self._struct.fields]).add(CORRUPT, StringType())
+            text_value = F.col("value").cast("string")
+            epoch = self._schema.epoch
+            plain = self._struct if epoch is None else with_moments_as_written(self._struct)
+            assert isinstance(plain, StructType)
+            wanted = StructType([*plain.fields]).add(CORRUPT, StringType())
             options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-            return records.withColumn("_parsed", _once(F.from_json(F.col("value").cast("string"), wanted, options)))
+            held = records.withColumn("_parsed", _once(F.from_json(text_value, wanted, options)))
+            if epoch is not None:
+                whole = StructType([*self._struct.fields]).add(CORRUPT, StringType())
+                held = held.withColumn("_parsed", _once(moments(F.col("_parsed"), whole, epoch)))
+            return (
+                held if self._schema.lossy else held.withColumn("_written", _once(as_written(text_value, self._struct)))
+            )
         if self._schema.kind == "avro":
             from pyspark.sql.avro.functions import from_avro
 
@@ -204,6 +235,7 @@ class _Reading:
                 return F.coalesce(
                     F.when(~_is_utf8(F.col("value")), F.lit("the value is not UTF-8")),
                     F.when(F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull(), self._why_not_json()),
+                    *([] if self._schema.lossy else self._why_not_exactly()),
                     *missing,
                 )
             case "avro":
@@ -220,6 +252,15 @@ class _Reading:
             case "text":
                 return F.when(~_is_utf8(F.col("value")), F.lit("the value is not UTF-8"))
         return F.lit(None).cast("string")
+
+    def _why_not_exactly(self) -> list[Column]:
+        """What Spark would have rounded, cut or passed over."""
+        from pyspark.sql import functions as F
+
+        assert self._struct is not None
+        text_value, written = F.col("value").cast("string"), F.col("_written")
+        more = F.when(~nothing_behind(text_value, written), F.lit("there is more behind the JSON object"))
+        return [more, misfit(F.col("_parsed"), written, text_value, self._struct, self._schema.epoch)]
 
     def _why_not_json(self) -> Column:
         """Which fields are of another type, as far as that can be said of the top level."""
