@@ -230,7 +230,8 @@ class Checkpoint:
 
 def query_names(pipeline: Pipeline) -> list[str]:
     """Every query of a run: the dead letters of each source that can have some, then the sinks."""
-    return [*(f"dead-letters-{name}" for name in refusing(pipeline)), *(f"sink-{name}" for name in pipeline.outputs)]
+    letters = [f"dead-letters-{name}" for name in (*refusing(pipeline), *pipeline.doubted)]
+    return [*letters, *(f"sink-{name}" for name in pipeline.outputs)]
 
 
 def refusing(pipeline: Pipeline) -> dict[str, Topic]:
@@ -249,6 +250,10 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {
         f"dead-letters-{name}": {"what it reads": [stream.text]} for name, stream in refusing(pipeline).items()
     }
+    for name in pipeline.doubted:
+        found[f"dead-letters-{name}"] = {
+            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(name)]
+        }
     for name, output in pipeline.outputs.items():
         place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")
         kind = output.sink.format if isinstance(output.sink, LakeTable) else type(output.sink).__name__

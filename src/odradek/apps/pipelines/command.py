@@ -231,6 +231,8 @@ def describe(pipeline: Pipeline) -> list[str]:
         lines.append(f"  source {name}: {source.text}{letters}")
     for dataset in pipeline.datasets.values():
         lines.append(f"  dataset {dataset.name} of {', '.join(dataset.inputs)}")
+        for each in pipeline.expectations.get(dataset.name, ()):
+            lines.append(f"    expects {each.name}: {each.condition} (or {each.on_fail})")
     for output in pipeline.outputs.values():
         lines.append(f"  sink {output.name}: {output.dataset} to {output.sink.text} ({output.mode})")
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from odradek.apps.pipelines.expectations import NOT_MET
 from odradek.apps.terminal.sentence import Sentence
 
 _STATE_SHAPE = re.compile(
@@ -28,6 +29,12 @@ def sentence(
     told = _all_of_it(failure)
     again = "the checkpoint is intact, so it goes on from there when it is run again"
     over = f"name another --checkpoint, or start over: `{reset_command}`"
+    unmet = re.search(rf"expectation \w+ {NOT_MET} [^\n]*", told)
+    if unmet:
+        return Sentence(
+            f"{query}: {_plain(unmet[0])}: nothing of that batch is in the sink; mend the dataset or what it reads, or "
+            f"let such rows be dropped or dead letters; {again}."
+        )
     if "No space left on device" in told:
         return Sentence(f"{query}: the disk is full: free some space; {again}.")
     if "failOnDataLoss" in told or "OffsetOutOfRange" in told or "KAFKA_DATA_LOSS" in told:
@@ -49,6 +56,11 @@ def sentence(
 def analysis(what: str, failure: BaseException) -> Sentence:
     """One for a dataset or sink that Spark does not understand."""
     return Sentence(f"{what}: {_first_line(str(failure)).rstrip('.')}.")
+
+
+def _plain(told: str) -> str:
+    """Without what Spark puts behind it."""
+    return re.sub(r"\s*SQLSTATE: \w+.*$", "", told).rstrip(".")
 
 
 def _all_of_it(failure: BaseException) -> str:

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
+from odradek.apps.pipelines import dead_letters, expectations, failures, schemas, sinks, sources
+from odradek.apps.pipelines.agreement import check_columns
 from odradek.apps.pipelines.brokers import Brokers, lost_by_query
 from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
-from odradek.apps.pipelines.agreement import check_columns
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
@@ -73,7 +73,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
     checkpoint = wishes.checkpoint_for(pipeline)
     with ExitStack() as open_things:
         brokers = open_things.enter_context(Brokers(session))
-        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
+        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline) or pipeline.doubted))
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
@@ -127,6 +127,9 @@ def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
 def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
     """Of every query the streams that it reads."""
     found: dict[str, tuple[Topic, ...]] = {f"dead-letters-{name}": (each,) for name, each in refusing(pipeline).items()}
+    for name in pipeline.doubted:
+        streams = [pipeline.sources[each] for each in pipeline.streams(name)]
+        found[f"dead-letters-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
     for name, output in pipeline.outputs.items():
         streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
         found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
@@ -201,7 +204,11 @@ class _Shift:
             check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
             for name in refusing(self._pipeline):
                 starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, opened[name])
+                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name))
+            for name, expected in self._pipeline.doubted.items():
+                starting = f"dead-letters-{name}"
+                failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
+                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name))
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
                 self._start_sink(starting, output, written[output.name])
@@ -240,8 +247,7 @@ class _Shift:
             self._run.seconds = time.monotonic() - self._run.began
         self._teller.end(self._pipeline.dead_letters)
 
-    def _start_dead_letters(self, name: str, held: DataFrame) -> None:
-        letters = dead_letters.records(held, self._pipeline.name)
+    def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
         self._launch(name, written.option("topic", self._pipeline.dead_letters))
 

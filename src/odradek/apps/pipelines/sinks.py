@@ -69,6 +69,8 @@ class ToTopic:
     key: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     partitions: int = -1
+    deleted: str | None = None
+    """The column that says of which rows the value is null: a tombstone."""
 
     @property
     def text(self) -> str:
@@ -127,12 +129,16 @@ def topic(
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
     partitions: int = -1,
+    deleted: str | None = None,
 ) -> ToTopic:
     """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
 
+    Where the column `deleted` is true, the value is null: a tombstone, by which a compacted topic forgets the key.
     The topic is created if it is not there, with `partitions` (-1: the broker's choice).
     """
-    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions)
+    if deleted is not None and key is None:
+        raise Sentence(f"sinks.topic({name!r}, deleted={deleted!r}) needs a key: a tombstone says which key is gone.")
+    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions, deleted)
 
 
 def console(rows: int = 20) -> Console:
@@ -174,7 +180,7 @@ def writer(
             merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id, following)
             return rows.writeStream.outputMode(mode).foreachBatch(merging)
         case ToTopic():
-            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers))
+            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers), deleted=sink.deleted)
             return (
                 records.writeStream.outputMode(mode)
                 .format("kafka")
