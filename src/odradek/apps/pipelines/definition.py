@@ -176,11 +176,19 @@ def _schema(path: Path, name: str, declared: Any) -> schemas.Schema:
                 lossy=bool(declared.get("lossy", False)),
             )
         case {"avro": str(schema)}:
-            _only(path, declared, {"avro", "required", "registry_prefix"}, f"source {name}: ")
+            _only(
+                path,
+                declared,
+                {"avro", "required", "registry_prefix", "registry", "registry_options", "ids"},
+                f"source {name}: ",
+            )
             return schemas.avro(
                 schema,
                 required=declared.get("required", ()),
                 registry_prefix=bool(declared.get("registry_prefix", False)),
+                registry=declared.get("registry"),
+                registry_options=declared.get("registry_options"),
+                ids=declared.get("ids"),
             )
     raise Sentence(f"{path}: source {name}: a schema is raw, text, {{json: 'id string'}} or {{avro: '…'}}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from odradek.apps.pipelines.avro import new_id
 from odradek.apps.terminal.sentence import Sentence
 
 _STATE_SHAPE = re.compile(
@@ -37,6 +38,11 @@ def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: o
     if "TimeoutException" in told or "DisconnectException" in told:
         return Sentence(f"{query}: the brokers do not answer ({_first_line(told)}): look after them; {again}.")
     return Sentence(f"{query} failed: {_cause(told)}{f' (all of it: {log_file})' if log_file else ''}; {again}.")
+
+
+def new_schema(failure: BaseException) -> tuple[str, int] | None:
+    """The source and the id of a schema that a query has stopped for, since nobody had asked for it yet."""
+    return new_id(_all_of_it(failure))
 
 
 def analysis(what: str, failure: BaseException) -> Sentence:
