@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.testing import assertDataFrameEqual
 
 from odradek.apps.pipelines import schemas, sinks
-from odradek.apps.pipelines.sinks import TableWriter
+from odradek.apps.pipelines.tables import TableWriter
 from odradek.apps.pipelines.transforms.latest import latest_per_key
 from odradek.apps.pipelines.transforms.skew import SALT, salted, skew_report
 

@@ -102,6 +102,22 @@ def lost(
     return texts
 
 
+def lost_by_query(
+    read_up_to: Mapping[str, Mapping[TopicPartition, int]],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> list[str]:
+    """The same for several queries, which are named where only some of them have lost it: a sink that was taken out of
+    the file and comes back is as far as it was."""
+    found: dict[str, list[str]] = {}
+    for query, offsets in read_up_to.items():
+        for text in lost(offsets, begins, ends):
+            found.setdefault(text, []).append(query)
+    return [
+        text if len(queries) == len(read_up_to) else f"{', '.join(queries)}: {text}" for text, queries in found.items()
+    ]
+
+
 async def _made(session: Session) -> Admin:
     return session.admin()
 

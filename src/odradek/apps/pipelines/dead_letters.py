@@ -67,6 +67,25 @@ def records(held: DataFrame, pipeline: str) -> DataFrame:
     )
 
 
+def rows(failing: DataFrame, pipeline: str, dataset: str) -> DataFrame:
+    """Rows of a dataset that do not meet what is expected, as JSON: what record each was made of is all that is left
+    of its bytes, and headers say which that was."""
+    from pyspark.sql import functions as F
+
+    columns = [name for name in failing.columns if name not in (*schemas.META, schemas.REASON)]
+    nothing = F.lit(None).cast("binary")
+    original = F.struct(
+        (F.col("_key").cast("binary") if "_key" in failing.columns else nothing).alias("key"),
+        F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns])).cast("binary").alias("value"),
+    )
+    held = failing.withColumn(schemas.ORIGINAL, original)
+    dataset_header = F.struct(F.lit(PREFIX + "dataset").alias("key"), F.lit(dataset).cast("binary").alias("value"))
+    before = F.col("_headers") if "_headers" in failing.columns else F.lit(None)
+    empty = F.array().cast("array<struct<key: string, value: binary>>")
+    headers = F.concat(F.coalesce(before, empty), F.array(dataset_header))
+    return records(held.withColumn("_headers", headers), pipeline)
+
+
 def read_record(record: ConsumerRecord) -> DeadLetter:
     """A dead letter from its record; a Sentence if it is none."""
     told = {key.removeprefix(PREFIX): value for key, value in record.headers if key.startswith(PREFIX)}

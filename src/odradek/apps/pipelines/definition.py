@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 MODULE = "odradek_pipeline_file"
 SOURCES = {"topic", "table", "value", "key", "key_required", "starting", "max_per_trigger", "pattern"}
+PARTS = {"pipeline", "group", "dead_letters", "trigger", "sources", "datasets", "expectations", "sinks"}
 KINDS = ("parquet", "delta", "iceberg", "topic", "console")
-SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions"}
+SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions", "deleted"}
 
 
 def load(file: str) -> Pipeline:
@@ -37,6 +38,7 @@ def load(file: str) -> Pipeline:
     if not path.is_file():
         raise Sentence(f"there is no file {file}; `odradek pipeline new NAME` makes one that runs.")
     pipeline = _from_yaml(path) if path.suffix in (".yaml", ".yml") else _from_python(path)
+    pipeline.file = file
     pipeline.check()
     return pipeline
 
@@ -113,7 +115,7 @@ def _from_yaml(path: Path) -> Pipeline:
         raise Sentence(f"{path} is not YAML: {' '.join(str(wrong).split())}.") from wrong
     if not isinstance(declared, dict) or not isinstance(declared.get("pipeline"), str):
         raise Sentence(f"{path} does not begin with the pipeline's name: pipeline: orders.")
-    _only(path, declared, {"pipeline", "group", "dead_letters", "trigger", "sources", "datasets", "sinks"})
+    _only(path, declared, PARTS)
     pipeline = Pipeline(
         declared["pipeline"],
         group=declared.get("group"),
@@ -130,6 +132,15 @@ def _from_yaml(path: Path) -> Pipeline:
         words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", query))
         inputs = [each for each in names if each in words and each != name]
         pipeline.add_dataset(str(name), _query(query), inputs, query)
+    for dataset, expected in _entries(path, declared, "expectations") if "expectations" in declared else ():
+        for name, each in expected.items():
+            if isinstance(each, str):
+                each = {"condition": each}
+            if not isinstance(each, dict) or "condition" not in each:
+                raise Sentence(f"{path}: expectation {name} of {dataset} needs its condition: amount > 0.")
+            _only(path, each, {"condition", "on_fail"}, f"expectation {name} of {dataset}: ")
+            on_fail = str(each.get("on_fail", "warn"))
+            pipeline.add_expectation(dataset, str(name), str(each["condition"]), on_fail=on_fail)
     for name, each in _entries(path, declared, "sinks"):
         pipeline.sink(name, str(each.get("from", "")), _sink(path, name, each), mode=each.get("mode", "append"))
     return pipeline
@@ -208,7 +219,8 @@ def _sink(path: Path, name: str, each: dict[str, Any]) -> sinks.Sink:
         case "iceberg":
             return sinks.iceberg(str(each["iceberg"]), partition_by=partition_by, files=files)
         case "topic":
-            return sinks.topic(str(each["topic"]), key=each.get("key"), partitions=each.get("partitions", -1))
+            partitions, deleted = each.get("partitions", -1), each.get("deleted")
+            return sinks.topic(str(each["topic"]), key=each.get("key"), partitions=partitions, deleted=deleted)
     return sinks.console()
 
 

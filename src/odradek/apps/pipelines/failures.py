@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from odradek.apps.pipelines.avro import new_id
+from odradek.apps.pipelines.expectations import NOT_MET
 from odradek.apps.terminal.sentence import Sentence
 
 _STATE_SHAPE = re.compile(
@@ -17,11 +18,24 @@ _DEEPEST = 20
 """Causes that are looked at, one behind the other."""
 
 
-def sentence(query: str, failure: BaseException, *, checkpoint: str, log_file: object) -> Sentence:
+def sentence(
+    query: str,
+    failure: BaseException,
+    *,
+    checkpoint: str,
+    log_file: object,
+    reset_command: str = "odradek pipeline reset FILE --yes",
+) -> Sentence:
     """One for a query that failed; the checkpoint is as it was before the batch that failed."""
     told = _all_of_it(failure)
     again = "the checkpoint is intact, so it goes on from there when it is run again"
-    over = "name another --checkpoint, or start over with `odradek pipeline reset`"
+    over = f"name another --checkpoint, or start over: `{reset_command}`"
+    unmet = re.search(rf"expectation \w+ {NOT_MET} [^\n]*", told)
+    if unmet:
+        return Sentence(
+            f"{query}: {_plain(unmet[0])}: nothing of that batch is in the sink; mend the dataset or what it reads, or "
+            f"let such rows be dropped or dead letters; {again}."
+        )
     if "No space left on device" in told:
         return Sentence(f"{query}: the disk is full: free some space; {again}.")
     if "failOnDataLoss" in told or "OffsetOutOfRange" in told or "KAFKA_DATA_LOSS" in told:
@@ -48,6 +62,11 @@ def new_schema(failure: BaseException) -> tuple[str, int] | None:
 def analysis(what: str, failure: BaseException) -> Sentence:
     """One for a dataset or sink that Spark does not understand."""
     return Sentence(f"{what}: {_first_line(str(failure)).rstrip('.')}.")
+
+
+def _plain(told: str) -> str:
+    """Without what Spark puts behind it."""
+    return re.sub(r"\s*SQLSTATE: \w+.*$", "", told).rstrip(".")
 
 
 def _all_of_it(failure: BaseException) -> str:

@@ -37,8 +37,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_places(resetting)
     resetting.add_argument("--yes", action="store_true", help="yes, forget it")
     resetting.add_argument(
-        "--delete-files", action="store_true", help="delete the Parquet files of its sinks, too, so that none is twice"
+        "--delete-files",
+        action="store_true",
+        help="delete the Parquet files and tables of its sinks, too, so that none is twice",
     )
+    resetting.add_argument("--sink", metavar="NAME", help="only this one; the others go on where they are")
     compacting = _action(
         actions, "compact", "put the small files of a pipeline's lake together; it must not be running"
     )

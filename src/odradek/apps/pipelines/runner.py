@@ -10,9 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
-from odradek.apps.pipelines.brokers import Brokers, lost
-from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines import dead_letters, expectations, failures, schemas, sinks, sources
+from odradek.apps.pipelines.agreement import check_columns
+from odradek.apps.pipelines.brokers import Brokers, lost_by_query
+from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
@@ -20,6 +21,7 @@ from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.registry import Registries
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Source, Table, Topic
+from odradek.apps.pipelines.tables import Following
 from odradek.apps.terminal.output import complain
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
@@ -56,6 +58,12 @@ class Wishes:
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
 
+    def checkpoint_for(self, pipeline: Pipeline) -> Checkpoint:
+        """A pipeline's checkpoint, which knows what to type in order to get to it again."""
+        options = [f"--data {self.data}"] if self.data != "." else []
+        options += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
+        return Checkpoint(self.checkpoint_of(pipeline), pipeline, options=" ".join(options))
+
 
 def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
     """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
@@ -63,10 +71,10 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
     A session that is handed in is used and left as it is.
     """
     pipeline.check()
-    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    checkpoint = wishes.checkpoint_for(pipeline)
     with ExitStack() as open_things:
         brokers = open_things.enter_context(Brokers(session))
-        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
+        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline) or pipeline.doubted))
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
@@ -105,8 +113,8 @@ def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
         if held > checkpoint.begun(f"sink-{name}"):
             raise Sentence(
                 f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
-                "new batches for those: move it away, give the sink another path, or start over with "
-                "`odradek pipeline reset --delete-files`."
+                "new batches for those: move it away, give the sink another path, or write it anew: "
+                f"`{checkpoint.reset_command(sink=name, delete_files=True)}`."
             )
 
 
@@ -123,6 +131,9 @@ def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
 def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
     """Of every query the streams that it reads."""
     found: dict[str, tuple[Topic, ...]] = {f"dead-letters-{name}": (each,) for name, each in refusing(pipeline).items()}
+    for name in pipeline.doubted:
+        streams = [pipeline.sources[each] for each in pipeline.streams(name)]
+        found[f"dead-letters-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
     for name, output in pipeline.outputs.items():
         streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
         found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
@@ -193,12 +204,21 @@ class _Shift:
                 frames[name] = schemas.good(opened[name])
         starting = ""
         try:
-            for name in refusing(self._pipeline):
-                starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, opened[name])
+            written: dict[str, DataFrame] = {}
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
-                self._start_sink(starting, output, frames)
+                written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+            check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
+            for name in refusing(self._pipeline):
+                starting = f"dead-letters-{name}"
+                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name))
+            for name, expected in self._pipeline.doubted.items():
+                starting = f"dead-letters-{name}"
+                failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
+                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name))
+            for output in self._pipeline.outputs.values():
+                starting = f"sink-{output.name}"
+                self._start_sink(starting, output, written[output.name])
         except PySparkException as failure:
             self._stop_queries()
             raise failures.analysis(starting, failure) from failure
@@ -236,13 +256,11 @@ class _Shift:
             self._run.seconds = time.monotonic() - self._run.began
         self._teller.end(self._pipeline.dead_letters)
 
-    def _start_dead_letters(self, name: str, held: DataFrame) -> None:
-        letters = dead_letters.records(held, self._pipeline.name)
+    def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
         self._launch(name, written.option("topic", self._pipeline.dead_letters))
 
-    def _start_sink(self, name: str, output: Output, frames: dict[str, DataFrame]) -> None:
-        rows = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+    def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
             name,
             sinks.writer(
@@ -252,7 +270,21 @@ class _Shift:
                 bootstrap=self._brokers.bootstrap,
                 base=self._wishes.data,
                 writer_id=f"{self._checkpoint.writer_id}/{output.name}",
+                following=self._following(name),
             ),
+        )
+
+    def _following(self, query: str) -> Following:
+        """What a table asks: from where its rows come, and whether older ones may still come."""
+        streams = streams_of(self._pipeline)[query]
+        names = {name for each in streams for name in each.topics}
+        only = min(names) if len(names) == 1 and not any(each.pattern for each in streams) else None
+        place = Path(self._checkpoint.query(query))
+        return Following(
+            topic=only,
+            ids=lambda: self._watch.topic_ids,
+            positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
+            ends=lambda: self._run.ends,
         )
 
     def _launch(self, name: str, writer: Any) -> None:
@@ -355,7 +387,13 @@ class _Shift:
             if isinstance(failure, PySparkException):
                 self._watch_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
-                    name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
+                    name,
+                    failure,
+                    checkpoint=self._checkpoint.place,
+                    log_file=self._checkpoint.log_file,
+                    reset_command=self._checkpoint.reset_command(
+                        sink=name.removeprefix("sink-") if name.startswith("sink-") else None
+                    ),
                 )
 
     def _stop_queries(self) -> None:
@@ -370,18 +408,15 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
         running.queries[name].offsets = dict(offsets)
     if wishes.available_now:
         running.goal = _goal(running, pipeline, brokers)
-    read_up_to: dict[TopicPartition, int] = {}
-    for each in running.queries.values():
-        for at, offset in each.offsets.items():
-            read_up_to[at] = min(offset, read_up_to.get(at, offset))
-    if not read_up_to:
+    behind = {name: each.offsets for name, each in running.queries.items() if each.offsets}
+    if not behind:
         return
-    topics = {at.topic for at in read_up_to}
-    gone = lost(read_up_to, brokers.beginnings(topics), brokers.ends(topics))
+    topics = {at.topic for offsets in behind.values() for at in offsets}
+    gone = lost_by_query(behind, brokers.beginnings(topics), brokers.ends(topics))
     if gone and not wishes.allow_data_loss:
         raise Sentence(
-            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over with "
-            "`odradek pipeline reset`."
+            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over: "
+            f"`{checkpoint.reset_command()}`."
         )
     positions = running.positions()
     if positions and not gone:

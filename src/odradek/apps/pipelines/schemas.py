@@ -170,11 +170,16 @@ def bad(held: DataFrame) -> DataFrame:
     return held.where(F.col(REASON).isNotNull())
 
 
-def encoded(rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str]) -> DataFrame:
-    """Rows as records for Spark's Kafka sink: `key` names the column that becomes the key."""
+def encoded(
+    rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str], deleted: str | None = None
+) -> DataFrame:
+    """Rows as records for Spark's Kafka sink: `key` names the column that becomes the key, `deleted` the one that says
+    where the value is null."""
     from pyspark.sql import functions as F
 
-    columns = [name for name in rows.columns if name not in META]
+    if deleted is not None and deleted not in rows.columns:
+        raise Sentence(f"the column {deleted} is to say what is deleted; there are only {', '.join(rows.columns)}.")
+    columns = [name for name in rows.columns if name not in (*META, deleted)]
     match schema.kind:
         case "json":
             content = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns])).cast("binary")
@@ -186,6 +191,8 @@ def encoded(rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[s
             if "value" not in columns:
                 raise Sentence(f"a sink of {schema.kind} needs a column called value; there are {', '.join(columns)}.")
             content = F.col("value").cast("binary")
+    if deleted is not None:
+        content = F.when(~F.coalesce(F.col(f"`{deleted}`"), F.lit(False)), content)
     parts = [content.alias("value")]
     if key is not None:
         if key not in rows.columns:

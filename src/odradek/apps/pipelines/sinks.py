@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.apps.pipelines import lakes, schemas
+from odradek.apps.pipelines import lakes, schemas, tables
 from odradek.apps.pipelines.schemas import Schema
-from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.pipelines.tables import Following, TableWriter
 from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MODES = ("append", "update", "complete")
-CURRENT = "_current"
-KEPT_VERSIONS = 2
-"""Versions of a table that stay on disk: the current one, and the one that readers may still be reading."""
 
 
 @value
@@ -75,6 +69,8 @@ class ToTopic:
     key: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     partitions: int = -1
+    deleted: str | None = None
+    """The column that says of which rows the value is null: a tombstone."""
 
     @property
     def text(self) -> str:
@@ -133,12 +129,16 @@ def topic(
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
     partitions: int = -1,
+    deleted: str | None = None,
 ) -> ToTopic:
     """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
 
+    Where the column `deleted` is true, the value is null: a tombstone, by which a compacted topic forgets the key.
     The topic is created if it is not there, with `partitions` (-1: the broker's choice).
     """
-    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions)
+    if deleted is not None and key is None:
+        raise Sentence(f"sinks.topic({name!r}, deleted={deleted!r}) needs a key: a tombstone says which key is gone.")
+    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions, deleted)
 
 
 def console(rows: int = 20) -> Console:
@@ -146,26 +146,41 @@ def console(rows: int = 20) -> Console:
     return Console(rows)
 
 
-def writer(rows: DataFrame, sink: Sink, *, mode: str, bootstrap: str, base: str, writer_id: str) -> DataStreamWriter:
-    """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does."""
+def writer(
+    rows: DataFrame,
+    sink: Sink,
+    *,
+    mode: str,
+    bootstrap: str,
+    base: str,
+    writer_id: str,
+    following: Following | None = None,
+) -> DataStreamWriter:
+    """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does, `following`
+    is what tables ask about their topics."""
     match sink:
         case Parquet() | LakeTable():
             shaped = rows if sink.files is None else rows.coalesce(sink.files)
             place = located(base, sink.path)
             if isinstance(sink, LakeTable) and sink.format == "iceberg":
-                table = lakes.make_iceberg(rows, place, sink.partition_by)
+                table, rows = lakes.make_iceberg(rows, place, sink.partition_by)
+                shaped = rows if sink.files is None else rows.coalesce(sink.files)
                 # Rows come in no order of partitions, so a task keeps a file open for each.
                 written = shaped.writeStream.outputMode(mode).format("iceberg").option("fanout-enabled", "true")
                 return written.option("path", table)
             kind = "parquet" if isinstance(sink, Parquet) else sink.format
             written = shaped.writeStream.outputMode(mode).format(kind).option("path", place)
+            if kind == "delta":
+                written = written.option("mergeSchema", "true")  # Columns may be added, as in the other sinks.
             return written.partitionBy(*sink.partition_by) if sink.partition_by else written
         case ParquetTable():
-            _need_columns(rows, (sink.key, sink.deleted, "_timestamp", "_offset", "_partition"), sink)
-            merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id)
+            following = following or Following("")
+            wanted = (sink.key, sink.deleted, "_timestamp", "_offset", "_partition")
+            _need_columns(rows, wanted if following.topic is not None else (*wanted, "_topic"), sink)
+            merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id, following)
             return rows.writeStream.outputMode(mode).foreachBatch(merging)
         case ToTopic():
-            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers))
+            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers), deleted=sink.deleted)
             return (
                 records.writeStream.outputMode(mode)
                 .format("kafka")
@@ -184,59 +199,25 @@ def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: st
             return read_table(spark, place)
         case LakeTable():
             return spark.read.format(sink.format).load(place)
-    return spark.read.parquet(place)
+    return read_lake(spark, place)
+
+
+def read_lake(spark: SparkSession, place: str) -> DataFrame:
+    """The rows of files that `parquet` writes, with the columns that any of them has.
+
+    Spark alone takes the columns of one file for those of all, so those that were added later are not seen.
+    """
+    return spark.read.option("mergeSchema", "true").parquet(place)
 
 
 def read_table(spark: SparkSession, place: str) -> DataFrame:
     """The current version of a table that `parquet_table` keeps."""
-    current = _current(Path(place))
-    if current is None:
-        raise Sentence(f"there is no table in {place} yet: run the pipeline that keeps it.")
-    return spark.read.parquet(str(Path(place, current["version"])))
+    return tables.read_table(spark, place)
 
 
 def located(base: str, path: str) -> str:
     """A path of a pipeline under the directory for its data, unless it is absolute or names a file system."""
     return path if "://" in path else os.path.join(base, path)
-
-
-class TableWriter:
-    """Merges batches into a table of the local disk, one version after the other."""
-
-    def __init__(self, place: str, key: str, deleted: str, writer_id: str) -> None:
-        if "://" in place:
-            raise Sentence(f"sinks.parquet_table keeps its table on a local disk, not in {place}; see sinks.delta.")
-        self._place = Path(place)
-        self._key = key
-        self._deleted = deleted
-        self._writer_id = writer_id
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        current = _current(self._place)
-        if current is not None and current["writer"] == self._writer_id and current["batch"] >= batch_id:
-            return  # The crash came after this batch was merged and before Spark noted that it was.
-        rows = batch
-        if current is not None:
-            from pyspark.sql import functions as F
-
-            before = batch.sparkSession.read.parquet(str(self._place / current["version"]))
-            rows = before.withColumn(self._deleted, F.lit(False)).unionByName(batch, allowMissingColumns=True)
-        merged = latest_per_key(rows, key=self._key, deleted=self._deleted)
-        number = 0 if current is None else int(current["version"].rpartition("-")[2]) + 1
-        version = f"version-{number}"
-        merged.write.mode("overwrite").parquet(str(self._place / version))
-        self._point_to({"version": version, "writer": self._writer_id, "batch": batch_id})
-        for old in self._place.glob("version-*"):
-            if int(old.name.rpartition("-")[2]) <= number - KEPT_VERSIONS:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def _point_to(self, current: dict[str, object]) -> None:
-        fresh = self._place / f"{CURRENT}.new"
-        with fresh.open("w") as file:
-            json.dump(current, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._place / CURRENT)
 
 
 class _Printing:
@@ -246,14 +227,6 @@ class _Printing:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         print(f"batch {batch_id}")
         batch.show(self._rows, truncate=False)
-
-
-def _current(place: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads((place / CURRENT).read_text())
-    except FileNotFoundError:
-        return None
-    return found
 
 
 def _need_columns(rows: DataFrame, wanted: Sequence[str], sink: Sink) -> None:

@@ -60,6 +60,9 @@ def test_raw_records_cannot_be_bad() -> None:
         (lambda p: p.sink("other", "upper", sinks.parquet("lake")), "sinks lake and other both write to lake"),
         (lambda p: p.sink("lake", "upper", sinks.console()), "a name of letters, digits and underscores that no other"),
         (lambda p: p.sink("other", "upper", sinks.console(), mode="upsert"), "mode may be append, update, complete"),
+        (lambda p: p.add_expectation("uper", "x", "true"), "uper, which is no dataset. Did you mean"),
+        (lambda p: p.add_expectation("upper", "x", "true", on_fail="eat"), "on_fail may be warn, drop"),
+        (lambda p: p.add_expectation("upper", "a b", "true"), "expectation 'a b' of upper: use letters"),
         (
             lambda p: p.sink("other", "upper", sinks.parquet_table("t"), mode="complete"),
             "a parquet table takes mode append only",
