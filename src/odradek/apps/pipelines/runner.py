@@ -209,13 +209,14 @@ class _Shift:
                 starting = f"sink-{output.name}"
                 written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
             check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
+            kept: Any = {"topic_ids": self._watch.topic_ids, "limit_bytes": self._letter_bytes()}
             for name in refusing(self._pipeline):
                 starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name))
+                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name, **kept))
             for name, expected in self._pipeline.doubted.items():
                 starting = f"dead-letters-{name}"
                 failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
-                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name))
+                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name, **kept))
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
                 self._start_sink(starting, output, written[output.name])
@@ -258,7 +259,15 @@ class _Shift:
 
     def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
-        self._launch(name, written.option("topic", self._pipeline.dead_letters))
+        written = written.option("topic", self._pipeline.dead_letters).options(**self._pipeline.dead_letter_options)
+        self._launch(name, written)
+
+    def _letter_bytes(self) -> int:
+        """How large a dead letter may be: what producers send, and what the topic takes."""
+        if not refusing(self._pipeline) and not self._pipeline.doubted:
+            return dead_letters.LIMIT_BYTES
+        sent = int(self._pipeline.dead_letter_options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
+        return min(sent, self._brokers.largest_batch(self._pipeline.dead_letters) or sent)
 
     def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
