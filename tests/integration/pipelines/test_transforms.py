@@ -160,9 +160,10 @@ def test_avro_there_and_back(spark: SparkSession) -> None:
     frame = records(spark, *plain, b"\x08ab")
     held = schemas.parsed(frame, schemas.avro(AVRO), key=schemas.text(), key_required=False, tombstones="keep")
     assertDataFrameEqual(schemas.good(held).select("id", "total"), rows)
-    assert reasons(frame, schemas.avro(AVRO))[2] == "the value is not Avro of the declared schema, or all of it is null"
+    assert reasons(frame, schemas.avro(AVRO))[2] == "the value is not Avro of the declared schema"
+    assert reasons(records(spark, plain[0] + b"?"), schemas.avro(AVRO)) == ["there is more behind the Avro record"]
 
-    prefixed = schemas.avro(AVRO, required=["total"], registry_prefix=True)
+    prefixed = schemas.avro(AVRO, required=["total"], ids={7: AVRO})
     with_registry = records(spark, *(b"\0\0\0\0\7" + value for value in plain), plain[0])
     assert reasons(with_registry, prefixed) == [
         None,

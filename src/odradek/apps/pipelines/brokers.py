@@ -14,6 +14,7 @@ from odradek.apps.pipelines.sources import Topic
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session, one_sentence, reach, unknown_topic
 from odradek.client.admin import Admin
+from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.cluster import TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.leaders import EARLIEST, LATEST
@@ -22,6 +23,7 @@ from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
+MAX_MESSAGE_BYTES = "max.message.bytes"
 SETTLING_S = 20.0
 """How long partitions of a new topic may take to get leaders."""
 
@@ -57,6 +59,10 @@ class Brokers:
     def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
         """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
         return self._ask(lambda admin: _topic_ids(admin, names, patterns))
+
+    def largest_batch(self, topic: str) -> int | None:
+        """How large a batch of a topic may be (max.message.bytes); None where brokers do not tell."""
+        return self._ask(lambda admin: _largest_batch(admin, topic))
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         self._ask(lambda admin: _create(admin, name, partitions, dict(configs or {})))
@@ -170,6 +176,15 @@ async def _settled(admin: Admin, name: str) -> None:
         if asyncio.get_running_loop().time() > deadline:
             raise Sentence(f"not every partition of topic {name} has a leader that answers: look at the brokers.")
         await asyncio.sleep(0.05)
+
+
+async def _largest_batch(admin: Admin, topic: str) -> int | None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    described = (await admin.describe_configs([resource], keys=[MAX_MESSAGE_BYTES]))[resource]
+    if isinstance(described, KafkaError):
+        return None  # Whoever may not look at settings has to do without.
+    told = [each.value for each in described if each.name == MAX_MESSAGE_BYTES and each.value is not None]
+    return int(told[0]) if told else None
 
 
 async def _topic_ids(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:

@@ -19,7 +19,8 @@ from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.options import add_run_options
 from odradek.apps.pipelines.pipeline import Output, Pipeline
-from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of
+from odradek.apps.pipelines.registry import Registries
+from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, resolved
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.terminal.options import pairs
@@ -55,8 +56,12 @@ def validate(options: argparse.Namespace) -> int:
     """Everything that can be found out before a run: the file, the columns, and the topics unless --offline."""
     pipeline = load(options.file)
     if not options.offline:
-        with Brokers(_session(options)) as brokers:
+        session = _session(options)
+        with Brokers(session) as brokers:
             brokers.prepare(pipeline, needs_dead_letters=False)
+        registries = Registries(session.registry)
+        for name, source in pipeline.sources.items():
+            resolved(registries, name, source)
     with_empty_sources(pipeline, _spark(pipeline, options))
     print(f"{options.file} is in order: {_counted(pipeline)}.")
     return 0

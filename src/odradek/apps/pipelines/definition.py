@@ -23,9 +23,19 @@ if TYPE_CHECKING:
 
 MODULE = "odradek_pipeline_file"
 SOURCES = {"topic", "table", "value", "key", "key_required", "starting", "max_per_trigger", "pattern"}
-PARTS = {"pipeline", "group", "dead_letters", "trigger", "sources", "datasets", "expectations", "sinks"}
+PARTS = {
+    "pipeline",
+    "group",
+    "dead_letters",
+    "dead_letter_options",
+    "trigger",
+    "sources",
+    "datasets",
+    "expectations",
+    "sinks",
+}
 KINDS = ("parquet", "delta", "iceberg", "topic", "console")
-SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions", "deleted"}
+SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions", "deleted", "options"}
 
 
 def load(file: str) -> Pipeline:
@@ -120,6 +130,7 @@ def _from_yaml(path: Path) -> Pipeline:
         declared["pipeline"],
         group=declared.get("group"),
         dead_letters=declared.get("dead_letters"),
+        dead_letter_options=_options(declared.get("dead_letter_options")),
         trigger=declared.get("trigger"),
     )
     for name, each in _entries(path, declared, "sources"):
@@ -187,11 +198,19 @@ def _schema(path: Path, name: str, declared: Any) -> schemas.Schema:
                 lossy=bool(declared.get("lossy", False)),
             )
         case {"avro": str(schema)}:
-            _only(path, declared, {"avro", "required", "registry_prefix"}, f"source {name}: ")
+            _only(
+                path,
+                declared,
+                {"avro", "required", "registry_prefix", "registry", "registry_options", "ids"},
+                f"source {name}: ",
+            )
             return schemas.avro(
                 schema,
                 required=declared.get("required", ()),
                 registry_prefix=bool(declared.get("registry_prefix", False)),
+                registry=declared.get("registry"),
+                registry_options=_options(declared.get("registry_options")),
+                ids=declared.get("ids"),
             )
     raise Sentence(f"{path}: source {name}: a schema is raw, text, {{json: 'id string'}} or {{avro: '…'}}.")
 
@@ -212,8 +231,17 @@ def _sink(path: Path, name: str, each: dict[str, Any]) -> sinks.Sink:
             return sinks.iceberg(str(each["iceberg"]), partition_by=partition_by, files=files)
         case "topic":
             partitions, deleted = each.get("partitions", -1), each.get("deleted")
-            return sinks.topic(str(each["topic"]), key=each.get("key"), partitions=partitions, deleted=deleted)
+            options = _options(each.get("options"))
+            return sinks.topic(
+                str(each["topic"]), key=each.get("key"), partitions=partitions, deleted=deleted, options=options
+            )
     return sinks.console()
+
+
+def _options(declared: Any) -> dict[str, str]:
+    """Settings as texts, which YAML makes numbers and truths of."""
+    texts = {True: "true", False: "false"}
+    return {str(name): texts[held] if isinstance(held, bool) else str(held) for name, held in (declared or {}).items()}
 
 
 def _entries(path: Path, declared: dict[str, Any], part: str) -> list[tuple[str, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from odradek.apps.pipelines.avro import new_id
 from odradek.apps.pipelines.expectations import NOT_MET
 from odradek.apps.terminal.sentence import Sentence
 
@@ -12,6 +13,8 @@ _STATE_SHAPE = re.compile(
     r"|STATE_STORE_UNSUPPORTED_OPERATION|StateSchemaNotCompatible|There are \[\d+\] sources in the checkpoint"
     r"|StreamingQuery.*number of (?:sources|state)|state format version|STATEFUL_OPERATOR_NOT_MATCH"
 )
+
+_TOO_LARGE = re.compile(r"RecordTooLargeException: ([^\n]+)")
 
 _DEEPEST = 20
 """Causes that are looked at, one behind the other."""
@@ -27,7 +30,7 @@ def sentence(
 ) -> Sentence:
     """One for a query that failed; the checkpoint is as it was before the batch that failed."""
     told = _all_of_it(failure)
-    again = "the checkpoint is intact, so it goes on from there when it is run again"
+    again = "the checkpoint is intact: run again, it begins with the batch that failed"
     over = f"name another --checkpoint, or start over: `{reset_command}`"
     unmet = re.search(rf"expectation \w+ {NOT_MET} [^\n]*", told)
     if unmet:
@@ -43,7 +46,17 @@ def sentence(
             "run it with --allow-data-loss to go on without them."
         )
     if "UnknownTopicOrPartition" in told:
-        return Sentence(f"{query}: a topic is not there any more ({_first_line(told)}): create it; {again}.")
+        return Sentence(
+            f"{query}: a topic is not there any more ({_first_line(told)}): create it, and if it is one that the "
+            "pipeline reads, run it again with --topic-recreated start-over or skip."
+        )
+    too_large = _TOO_LARGE.search(told)
+    if too_large:
+        where = "dead_letter_options of the pipeline" if query.startswith("dead-letters-") else "options of the sink"
+        return Sentence(
+            f"{query}: a record is too large for the topic that it goes to ({too_large[1].rstrip('.')}): raise "
+            f"kafka.max.request.size in the {where}, and max.message.bytes of the topic; {again}."
+        )
     if _STATE_SHAPE.search(told):
         return Sentence(f"{query} keeps other state than it did when {checkpoint} was written: {over}.")
     if "CONCURRENT_STREAM_LOG_UPDATE" in told or "ConcurrentModification" in told:
@@ -51,6 +64,11 @@ def sentence(
     if "TimeoutException" in told or "DisconnectException" in told:
         return Sentence(f"{query}: the brokers do not answer ({_first_line(told)}): look after them; {again}.")
     return Sentence(f"{query} failed: {_cause(told)}{f' (all of it: {log_file})' if log_file else ''}; {again}.")
+
+
+def new_schema(failure: BaseException) -> tuple[str, int] | None:
+    """The source and the id of a schema that a query has stopped for, since nobody had asked for it yet."""
+    return new_id(_all_of_it(failure))
 
 
 def analysis(what: str, failure: BaseException) -> Sentence:

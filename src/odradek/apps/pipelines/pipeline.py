@@ -52,11 +52,18 @@ class Pipeline:
     """Declared by a file, run by `odradek pipeline run FILE` or by `spark-submit FILE`."""
 
     def __init__(
-        self, name: str, *, group: str | None = None, dead_letters: str | None = None, trigger: str | None = None
+        self,
+        name: str,
+        *,
+        group: str | None = None,
+        dead_letters: str | None = None,
+        dead_letter_options: Mapping[str, str] | None = None,
+        trigger: str | None = None,
     ) -> None:
         """`group` is where offsets are committed, `dead_letters` the topic for bad records; both follow the name.
 
-        `trigger` is how often a micro-batch begins (`10 seconds`); without it, whenever the one before has ended.
+        `dead_letter_options` are Spark's for writing that topic, `kafka.*` for its producers. `trigger` is how often a
+        micro-batch begins (`10 seconds`); without it, whenever the one before has ended.
         """
         for given, what in ((name, "name"), (group, "group"), (dead_letters, "dead-letter topic")):
             if given is not None and not _GROUP.fullmatch(given):
@@ -66,6 +73,7 @@ class Pipeline:
         self.name = name
         self.group = group or name
         self.dead_letters = dead_letters or f"{name}.dead-letters"
+        self.dead_letter_options = dict(dead_letter_options or {})
         self.trigger = trigger
         self.file = ""
         """Where it is declared, as somebody has typed it; nothing if it was made on the way."""

@@ -18,14 +18,15 @@ from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
+from odradek.apps.pipelines.registry import Registries
 from odradek.apps.pipelines.session import open_session
-from odradek.apps.pipelines.sources import Table, Topic
+from odradek.apps.pipelines.sources import Source, Table, Topic
 from odradek.apps.pipelines.tables import Following
 from odradek.apps.terminal.output import complain
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
-from odradek.values import value
+from odradek.values import replace, value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +81,9 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         watch = _watch(pipeline, checkpoint, brokers, wishes)
         watch.begin(wishes.topic_recreated)
         _look_back(running, pipeline, checkpoint, brokers, wishes)
+        registries = Registries(session.registry)
+        for name, source in pipeline.sources.items():
+            resolved(registries, name, source)  # A registry that does not answer is no reason to start Spark.
         metrics = None
         if wishes.metrics_port is not None:
             metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
@@ -93,7 +97,7 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
         if metrics is not None and not wishes.quiet:
             complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, watch)
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, watch, registries)
         shift.start()
         shift.work()
     return running
@@ -164,6 +168,7 @@ class _Shift:
         running: Run,
         spark: SparkSession,
         watch: TopicWatch,
+        registries: Registries,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
@@ -172,6 +177,7 @@ class _Shift:
         self._wishes = wishes
         self._run = running
         self._watch = watch
+        self._registries = registries
         self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
@@ -186,7 +192,8 @@ class _Shift:
 
         opened: dict[str, DataFrame] = {}
         frames: dict[str, DataFrame] = {}
-        for name, source in self._pipeline.sources.items():
+        for name, declared in self._pipeline.sources.items():
+            source = resolved(self._registries, name, declared)
             stream = source if isinstance(source, Topic) else source.stream
             opened[name] = sources.open_stream(
                 self._spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
@@ -202,13 +209,14 @@ class _Shift:
                 starting = f"sink-{output.name}"
                 written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
             check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
+            kept: Any = {"topic_ids": self._watch.topic_ids, "limit_bytes": self._letter_bytes()}
             for name in refusing(self._pipeline):
                 starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name))
+                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name, **kept))
             for name, expected in self._pipeline.doubted.items():
                 starting = f"dead-letters-{name}"
                 failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
-                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name))
+                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name, **kept))
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
                 self._start_sink(starting, output, written[output.name])
@@ -230,6 +238,8 @@ class _Shift:
                         asked_at = time.monotonic()
                         self._ask_ends()
                     self._look()
+                    if self._learned():
+                        continue
                     self._raise_failure()
                     if not active:
                         break
@@ -249,7 +259,15 @@ class _Shift:
 
     def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
-        self._launch(name, written.option("topic", self._pipeline.dead_letters))
+        written = written.option("topic", self._pipeline.dead_letters).options(**self._pipeline.dead_letter_options)
+        self._launch(name, written)
+
+    def _letter_bytes(self) -> int:
+        """How large a dead letter may be: what producers send, and what the topic takes."""
+        if not refusing(self._pipeline) and not self._pipeline.doubted:
+            return dead_letters.LIMIT_BYTES
+        sent = int(self._pipeline.dead_letter_options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
+        return min(sent, self._brokers.largest_batch(self._pipeline.dead_letters) or sent)
 
     def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
@@ -347,6 +365,22 @@ class _Shift:
         except Sentence:
             return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
 
+    def _learned(self) -> bool:
+        """Whether a query has stopped for a schema that it did not know: it is asked for, and all begin again with it,
+        each with the batch that it was at."""
+        from pyspark.errors import PySparkException
+
+        fresh = False
+        for query in self._queries.values():
+            failure = query.exception() if not query.isActive else None
+            wanted = failures.new_schema(failure) if isinstance(failure, PySparkException) else None
+            fresh |= wanted is not None and self._registries.learn(*wanted)
+        if fresh:
+            self._stop_queries()
+            self._look()
+            self.start()
+        return fresh
+
     def _watch_topics(self, *, failed: bool = False) -> None:
         try:
             now = self._watch.ask()
@@ -396,6 +430,13 @@ def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers
     positions = running.positions()
     if positions and not gone:
         brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
+
+
+def resolved(registries: Registries, name: str, source: Source) -> Source:
+    """A source with the schemas that its records were written with, as far as they are known."""
+    stream = source if isinstance(source, Topic) else source.stream
+    known = replace(stream, schema=registries.resolve(name, stream.schema, stream.topics))
+    return known if isinstance(source, Topic) else replace(source, stream=known)
 
 
 def _watch(pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> TopicWatch:

@@ -7,9 +7,10 @@ a reason is a dead letter, and both halves are made from the same columns.
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from odradek.apps.pipelines import avro as avro_values
 from odradek.apps.pipelines.fitting import (
     EPOCHS,
     as_written,
@@ -31,8 +32,6 @@ META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_d
 REASON = "_reason"
 ORIGINAL = "_original"
 CORRUPT = "_corrupt"
-REGISTRY_PREFIX_BYTES = 5
-"""A zero byte and the number of a schema, which serializers that use a registry write before the data."""
 
 
 @value
@@ -46,6 +45,12 @@ class Schema:
     registry_prefix: bool = False
     epoch: str | None = None
     """JSON: what numbers count where a timestamp is declared; None: they are no timestamps."""
+    registry: str = ""
+    registry_options: tuple[tuple[str, str], ...] = ()
+    writers: tuple[avro_values.Writer, ...] = ()
+    """Avro: what records were written with, by the ids before them; declared, or told by the registry."""
+    label: str = ""
+    """Avro: the source that asks its registry for ids that are not among the writers; empty where there is none."""
     lossy: bool = False
     """JSON: let Spark round, cut and wrap what does not fit, and ignore what is behind the object."""
 
@@ -66,15 +71,44 @@ def json(fields: str, *, required: Sequence[str] = (), epoch: str | None = None,
     return Schema("json", fields, tuple(required), epoch=epoch, lossy=lossy)
 
 
-def avro(schema: str, *, required: Sequence[str] = (), registry_prefix: bool = False) -> Schema:
-    """Records of this Avro schema (its JSON), behind the registry's five bytes or not."""
+def avro(
+    schema: str,
+    *,
+    required: Sequence[str] = (),
+    registry_prefix: bool = False,
+    registry: str | None = None,
+    registry_options: Mapping[str, str] | None = None,
+    ids: Mapping[int, str] | None = None,
+) -> Schema:
+    """Records of this Avro schema (its JSON); with `registry_prefix` behind a zero byte and the id of another schema.
+
+    That is the schema that a record was written with. It is found in a `registry` (its address, or none where the
+    properties say schema.registry.url) or among `ids`, and resolved to this one by Avro's rules. Options of the
+    registry are called as Confluent's clients call them: basic.auth.user.info, bearer.auth.token.
+    """
+    _check_record(schema)
+    for each in (ids or {}).values():
+        _check_record(each)
+    if ids is not None and registry is not None:
+        raise Sentence("schemas.avro takes registry='…' or ids={…}, not both.")
+    return Schema(
+        "avro",
+        schema,
+        tuple(required),
+        registry_prefix or registry is not None or ids is not None,
+        registry=registry or "",
+        registry_options=tuple(sorted((registry_options or {}).items())),
+        writers=tuple(avro_values.Writer(int(number), each) for number, each in sorted((ids or {}).items())),
+    )
+
+
+def _check_record(schema: str) -> None:
     try:
         declared = json_text.loads(schema)
     except ValueError as wrong:
         raise Sentence(f"schemas.avro needs an Avro schema as JSON, and this is none: {wrong}.") from wrong
     if not isinstance(declared, dict) or declared.get("type") != "record":
         raise Sentence("schemas.avro needs the schema of a record: its type is to be 'record'.")
-    return Schema("avro", schema, tuple(required), registry_prefix)
 
 
 def text() -> Schema:
@@ -211,12 +245,13 @@ class _Reading:
                 held if self._schema.lossy else held.withColumn("_written", _once(as_written(text_value, self._struct)))
             )
         if self._schema.kind == "avro":
-            from pyspark.sql.avro.functions import from_avro
-
-            data = F.expr(f"substring(value, {REGISTRY_PREFIX_BYTES + 1})")
-            source = data if self._schema.registry_prefix else F.col("value")
-            parsed = from_avro(source, self._schema.fields, {"mode": "PERMISSIVE"})
-            return records.withColumn("_parsed", _once(parsed))
+            schema = self._schema
+            if schema.registry_prefix:
+                envelope = avro_values.read_by_id(F.col("value"), schema.fields, schema.writers, schema.label)
+            else:
+                envelope = avro_values.read(F.col("value"), schema.fields)
+            held = records.withColumn("_envelope", _once(envelope))
+            return held.withColumn("_parsed", F.col("_envelope.body"))
         return records
 
     def columns(self) -> list[Column]:
@@ -246,16 +281,12 @@ class _Reading:
                     *missing,
                 )
             case "avro":
-                nothing = F.lit(True)
-                for name in self._names:
-                    nothing = nothing & F.col(f"_parsed.`{name}`").isNull()
-                wrong = [F.when(nothing, F.lit("the value is not Avro of the declared schema, or all of it is null"))]
+                whole, envelope = F.col("value"), F.col("_envelope")
                 if self._schema.registry_prefix:
-                    no_prefix = (F.length("value") < REGISTRY_PREFIX_BYTES) | (
-                        F.expr("substring(value, 1, 1)") != b"\0"
-                    )
-                    wrong.insert(0, F.when(no_prefix, F.lit("the value does not begin with a registry's five bytes")))
-                return F.coalesce(*wrong, *missing)
+                    wrong = avro_values.why_not_by_id(whole, envelope, self._schema.writers)
+                else:
+                    wrong = avro_values.why_not(whole, envelope)
+                return F.coalesce(wrong, *missing)
             case "text":
                 return F.when(~_is_utf8(F.col("value")), F.lit("the value is not UTF-8"))
         return F.lit(None).cast("string")

@@ -72,6 +72,8 @@ class ToTopic:
     deleted: str | None = None
     """The column that says of which rows the value is null: a tombstone."""
 
+    options: tuple[tuple[str, str], ...] = ()
+
     @property
     def text(self) -> str:
         return f"topic {self.name}, at least once"
@@ -130,15 +132,25 @@ def topic(
     headers: Mapping[str, str] | None = None,
     partitions: int = -1,
     deleted: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> ToTopic:
     """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
 
     Where the column `deleted` is true, the value is null: a tombstone, by which a compacted topic forgets the key.
-    The topic is created if it is not there, with `partitions` (-1: the broker's choice).
+    The topic is created if it is not there, with `partitions` (-1: the broker's choice). `options` are Spark's,
+    `kafka.*` for its producers: kafka.max.request.size for records of more than a megabyte.
     """
     if deleted is not None and key is None:
         raise Sentence(f"sinks.topic({name!r}, deleted={deleted!r}) needs a key: a tombstone says which key is gone.")
-    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions, deleted)
+    return ToTopic(
+        name,
+        value or Schema("json"),
+        key,
+        tuple(sorted((headers or {}).items())),
+        partitions,
+        deleted,
+        tuple(sorted((options or {}).items())),
+    )
 
 
 def console(rows: int = 20) -> Console:
@@ -186,6 +198,7 @@ def writer(
                 .format("kafka")
                 .option("kafka.bootstrap.servers", bootstrap)
                 .option("topic", sink.name)
+                .options(**dict(sink.options))
             )
         case Console():
             return rows.writeStream.outputMode(mode).foreachBatch(_Printing(sink.rows))

@@ -269,7 +269,7 @@ def test_a_dead_letter_is_read_from_its_headers() -> None:
     headers = (("mine", b"1"), *((PREFIX + name, value) for name, value in told.items()))
     record = ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", headers, 0, False)
     letter = read_record(record)
-    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41), "why", (("mine", b"1"),))
+    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41, "", ""), "why", (("mine", b"1"),))
     with pytest.raises(Sentence, match=r"offset 5 of p\.dead-letters-0 is no dead letter"):
         read_record(ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", (), 0, False))
 
