@@ -99,9 +99,7 @@ def test_a_row_that_is_too_large_for_a_topic(pipeline: Load, written: Written, k
     trial = pipeline(written(to_topic.replace("OPTIONS", "")))
     send(kafka.bootstrap_servers, "numbers", (b'{"n": 1, "text": "%s"}' % (b"x" * 5_000_000), []))
     for _ in range(2):
-        with pytest.raises(
-            Sentence, match=r"sink-lake: a record is too large .* raise kafka.max.request"
-        ):
+        with pytest.raises(Sentence, match=r"sink-lake: a record is too large .* raise kafka.max.request"):
             trial.run()
     options = ', options={"kafka.max.request.size": "9000000"}'
     Trial(str(written(to_topic.replace("OPTIONS", options))), trial.spark, trial.bootstrap, trial.directory).run()

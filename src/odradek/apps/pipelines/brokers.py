@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -14,10 +14,12 @@ from odradek.apps.pipelines.sources import Topic
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session, one_sentence, reach, unknown_topic
 from odradek.client.admin import Admin
+from odradek.client.admin.base import Outcomes
 from odradek.client.admin.cluster import ConfigResource, ResourceType
-from odradek.client.cluster import TopicPartition
+from odradek.client.admin.topics import NewTopic
+from odradek.client.cluster import TopicInfo, TopicPartition
 from odradek.client.errors import ClientError
-from odradek.client.leaders import EARLIEST, LATEST
+from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.client.offsets import CommittedOffset
 from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +28,12 @@ ResultT = TypeVar("ResultT")
 MAX_MESSAGE_BYTES = "max.message.bytes"
 SETTLING_S = 20.0
 """How long partitions of a new topic may take to get leaders."""
+
+COMMIT_S = 5.0
+"""How long a run, which has other things to do, waits until offsets are committed; it tries again later."""
+
+Spans = tuple[dict[TopicPartition, int], dict[TopicPartition, int]]
+"""Where partitions begin and where they end."""
 
 
 class Brokers:
@@ -49,12 +57,24 @@ class Brokers:
         """Topics to read exist, topics to write do now; or a Sentence."""
         self._ask(lambda admin: _prepare(admin, pipeline, needs_dead_letters=needs_dead_letters))
 
-    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
-        """The ends of all their partitions."""
-        return self._ask(lambda admin: _offsets(admin, topics, LATEST))
+    def spans(self, topics: Collection[str], *, read_committed: bool = False) -> Spans:
+        """Where their partitions begin and end, asked for together."""
+        return self._ask(lambda admin: offsets_of(admin, topics, read_committed=read_committed))
 
     def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self._ask(lambda admin: _offsets(admin, topics, EARLIEST))
+        return self.spans(topics)[0]
+
+    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
+        return self.spans(topics)[1]
+
+    def names(self, streams: Iterable[Topic]) -> set[str]:
+        """The topics that these streams read, patterns included."""
+        streams = list(streams)
+        named = {name for each in streams for name in each.topics}
+        if not any(each.pattern for each in streams):
+            return named
+        existing = self._ask(lambda admin: admin.list_topics())
+        return named | {topic.name for topic in existing for each in streams if each.reads(topic.name)}
 
     def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
         """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
@@ -71,8 +91,15 @@ class Brokers:
         """Commit for the group; what kept it from working, or nothing. A run does not end for it: Spark's checkpoint
         decides where a pipeline goes on, the group is for those who watch."""
         wanted = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+
+        async def committed() -> Outcomes[TopicPartition]:
+            async with asyncio.timeout(COMMIT_S):
+                return await self._admin.alter_group_offsets(group, wanted)
+
         try:
-            outcomes = self._runner.run(self._admin.alter_group_offsets(group, wanted))
+            outcomes = self._runner.run(committed())
+        except TimeoutError:
+            return f"no broker has done it within {COMMIT_S:.0f} s"
         except (KafkaError, ClientError) as failure:
             return str(failure) or type(failure).__name__
         refused = [failure for failure in outcomes.values() if failure is not None]
@@ -142,11 +169,12 @@ async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool
     }
     if needs_dead_letters:
         wanted.setdefault(pipeline.dead_letters, -1)
-    for name, partitions in wanted.items():
-        if name in existing:
-            await _settled(admin, name)  # Somebody may have made it a moment ago.
-        else:
-            await _create(admin, name, partitions, {})
+    missing = [NewTopic(name, partitions) for name, partitions in wanted.items() if name not in existing]
+    if missing:
+        for failure in (await admin.create_topics(missing)).values():
+            if failure is not None and failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise failure
+    await _settled(admin, wanted)  # All of them: somebody may have made one a moment ago.
 
 
 async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, str]) -> None:
@@ -156,26 +184,31 @@ async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, s
     except KafkaError as failure:
         if failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    await _settled(admin, name)
+    await _settled(admin, [name])
 
 
-async def _settled(admin: Admin, name: str) -> None:
-    """Wait until every partition of a topic answers at its leader.
+async def _settled(admin: Admin, names: Collection[str]) -> None:
+    """Wait until every partition of these topics answers at its leader; they are asked together.
 
     A producer that comes earlier may lose records. Its first batch is refused, because the leader does not know the
     partition yet; the second, a moment later and on its way already, is taken, as a producer that is not known
     may begin with any sequence; and then the first is out of order for ever (KAFKA-15591, in Apache Kafka before 4.5).
     """
     deadline = asyncio.get_running_loop().time() + SETTLING_S
-    while True:
-        described = (await admin.describe_topics([name]))[name]
-        if not isinstance(described, KafkaError):
-            asked = {TopicPartition(name, each.partition): LATEST for each in described.partitions}
-            if asked and not any(isinstance(each, KafkaError) for each in (await admin.list_offsets(asked)).values()):
-                return
-        if asyncio.get_running_loop().time() > deadline:
-            raise Sentence(f"not every partition of topic {name} has a leader that answers: look at the brokers.")
-        await asyncio.sleep(0.05)
+    waiting = sorted(names)
+    while waiting:
+        described = await admin.describe_topics(waiting)
+        asked = _partitions(described)
+        answers = await admin.list_offsets(dict.fromkeys(asked, LATEST)) if asked else {}
+        answered = {at.topic for at in asked} - {at.topic for at in asked if isinstance(answers[at], KafkaError)}
+        waiting = [name for name in waiting if name not in answered]
+        if waiting and asyncio.get_running_loop().time() > deadline:
+            raise Sentence(
+                f"not every partition of topic {waiting[0]} has a leader that answers: look at the brokers with "
+                f"`odradek topic describe {waiting[0]}`."
+            )
+        if waiting:
+            await asyncio.sleep(0.05)
 
 
 async def _largest_batch(admin: Admin, topic: str) -> int | None:
@@ -199,13 +232,26 @@ async def _topic_ids(admin: Admin, names: set[str], patterns: set[str]) -> dict[
     }
 
 
-async def _offsets(admin: Admin, topics: set[str], at: int) -> dict[TopicPartition, int]:
-    described = await admin.describe_topics(sorted(topics))
-    partitions = [
+async def offsets_of(admin: Admin, topics: Collection[str], *, read_committed: bool = False) -> Spans:
+    """Where the partitions of topics begin and end; without those that nobody leads at the moment."""
+    partitions = _partitions(await admin.describe_topics(sorted(topics))) if topics else []
+    if not partitions:
+        return {}, {}
+    begins, ends = await asyncio.gather(
+        admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
+        admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed),
+    )
+    return _found(begins), _found(ends)
+
+
+def _partitions(described: Mapping[str, TopicInfo | KafkaError]) -> list[TopicPartition]:
+    return [
         TopicPartition(name, each.partition)
         for name, topic in described.items()
         if not isinstance(topic, KafkaError)
         for each in topic.partitions
     ]
-    found = await admin.list_offsets(dict.fromkeys(partitions, at))
-    return {partition: each.offset for partition, each in found.items() if not isinstance(each, KafkaError)}
+
+
+def _found(answers: Answers[FoundOffset]) -> dict[TopicPartition, int]:
+    return {partition: each.offset for partition, each in answers.items() if not isinstance(each, KafkaError)}

@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,8 @@ from odradek.apps.pipelines.registry import Registries
 from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, resolved
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.teller import Teller
+from odradek.apps.pipelines.timings import Timings
 from odradek.apps.terminal.options import pairs
 from odradek.apps.terminal.output import emit, plural, table
 from odradek.apps.terminal.sentence import Sentence
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    return _run(load(options.file), options)
+    timings = Timings()
+    with timings.phase(f"reading {options.file}"):
+        pipeline = load(options.file)
+    return _run(pipeline, options, timings)
 
 
 def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
@@ -46,7 +51,7 @@ def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
     add_run_options(parser)
     try:
         pipeline.check()
-        return _run(pipeline, parser.parse_args(arguments))
+        return _run(pipeline, parser.parse_args(arguments), Timings())
     except Sentence as wrong:
         print(f"odradek: {wrong}", file=sys.stderr)
         return wrong.exit_code
@@ -62,7 +67,7 @@ def validate(options: argparse.Namespace) -> int:
         registries = Registries(session.registry)
         for name, source in pipeline.sources.items():
             resolved(registries, name, source)
-    with_empty_sources(pipeline, _spark(pipeline, options))
+    with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     print(f"{options.file} is in order: {_counted(pipeline)}.")
     return 0
 
@@ -70,7 +75,8 @@ def validate(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """The graph, and the plan that Spark makes of every sink."""
     pipeline = load(options.file)
-    frames = with_empty_sources(pipeline, _spark(pipeline, options))
+    _session(options)  # Explaining asks nobody, but options that are wrong are said here as well.
+    frames = with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     for line in describe(pipeline):
         print(line)
     for name, frame in frames.items():
@@ -147,11 +153,12 @@ def compact(options: argparse.Namespace) -> int:
     pipeline = load(options.file)
     wishes = _wishes(options)
     chosen = compactable(pipeline, options.sink)
+    _session(options)  # It asks nobody, but options that are wrong are said here as well.
     checkpoint = wishes.checkpoint_for(pipeline)
     done = {}
     with checkpoint.taken():
         check_lakes(pipeline, checkpoint, wishes.data)
-        spark = _spark(pipeline, options)
+        spark = _spark(pipeline, options, formats=pipeline.formats, brief=False)
         for name, sink in chosen.items():
             place = sinks.located(wishes.data, sink.path)
             if isinstance(sink, sinks.LakeTable):
@@ -254,8 +261,8 @@ def with_empty_sources(pipeline: Pipeline, spark: SparkSession) -> dict[str, Dat
     }
 
 
-def _run(pipeline: Pipeline, options: argparse.Namespace) -> int:
-    run_pipeline(pipeline, _session(options), _wishes(options))
+def _run(pipeline: Pipeline, options: argparse.Namespace, timings: Timings) -> int:
+    run_pipeline(pipeline, _session(options), _wishes(options), timings=timings)
     return 0
 
 
@@ -277,21 +284,30 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         form=chosen.get("format", "table"),
         quiet=chosen.get("quiet", False),
         metrics_port=chosen.get("metrics_port"),
+        timings=chosen.get("timings", False),
     )
 
 
-def _spark(pipeline: Pipeline, options: argparse.Namespace) -> SparkSession:
+def _spark(
+    pipeline: Pipeline, options: argparse.Namespace, *, formats: Sequence[str] = (), brief: bool
+) -> SparkSession:
+    """A session for everything but runs: without topics, so that nothing is fetched for it but what Avro needs."""
     import tempfile
 
     log_file = Path(tempfile.mkstemp(prefix="odradek-spark-", suffix=".log")[1])
     wishes = _wishes(options)
-    return open_session(
-        f"odradek {pipeline.name}",
-        master=wishes.master,
-        conf=dict(wishes.conf),
-        log_file=log_file,
-        formats=pipeline.formats,
-    )
+    streams = [each if isinstance(each, sources.Topic) else each.stream for each in pipeline.sources.values()]
+    with Teller(pipeline.name, quiet=not sys.stderr.isatty()) as teller:
+        return open_session(
+            f"odradek {pipeline.name}",
+            master=wishes.master,
+            conf=dict(wishes.conf),
+            log_file=log_file,
+            formats=formats,
+            brief=brief,
+            topics=any(each.schema.kind == "avro" for each in streams),
+            during=teller.during,
+        )
 
 
 def _counted(pipeline: Pipeline) -> str:

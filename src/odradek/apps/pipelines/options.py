@@ -26,6 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_spark_options(checking)
     checking.add_argument("--offline", action="store_true", help="do not ask brokers whether the topics are there")
     explaining = _action(actions, "explain", "show a pipeline's graph and the plans that Spark makes of it")
+    add_connection_options(explaining)
     _add_spark_options(explaining)
     explaining.add_argument("--extended", action="store_true", help="all of Spark's plans, not only the last")
     listing = actions.add_parser("list", help="show the pipelines that files declare", description="Show pipelines.")
@@ -45,6 +46,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     compacting = _action(
         actions, "compact", "put the small files of a pipeline's lake together; it must not be running"
     )
+    add_connection_options(compacting)
     _add_spark_options(compacting)
     _add_places(compacting)
     add_format_option(compacting)
@@ -90,6 +92,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "(default: stop and say so)",
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="json: a line for every batch")
+    parser.add_argument("--timings", action="store_true", help="say in the end where the time went")
     parser.add_argument("--quiet", action="store_true", help="say nothing but what goes wrong")
     parser.add_argument(
         "--metrics-port", type=natural, metavar="PORT", help="serve metrics for Prometheus (0: any port)"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from odradek.testing.node import RunningNode
 
 MASTER = "local[2]"
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM for tests is gone before its better compiler would pay."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,11 +49,10 @@ def open_test_session(master: str, directory: Path, formats: Sequence[str] = ())
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory),
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     try:
         return open_session(
-            "odradek tests", master=master, conf=conf, log_file=directory / "spark.log", formats=formats
+            "odradek tests", master=master, conf=conf, log_file=directory / "spark.log", formats=formats, brief=True
         )
     except Sentence as missing:
         pytest.skip(f"NOT TESTED: {missing}")

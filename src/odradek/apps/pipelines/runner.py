@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,15 @@ from odradek.apps.pipelines.brokers import Brokers, lost_by_query
 from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
-from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
+from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.registry import Registries
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.sources import Source, Table, Topic
 from odradek.apps.pipelines.tables import Following
-from odradek.apps.terminal.output import complain
+from odradek.apps.pipelines.teller import Teller, doing
+from odradek.apps.pipelines.timings import Timings
+from odradek.apps.pipelines.watch import BrokerWatch
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
@@ -35,8 +37,17 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often a run looks what its queries have done."""
 
-ENDS_S = 2.0
-"""How often a run asks where its topics end, for the lag."""
+STATUS_S = 1.0
+"""How often a run asks Spark what its queries do at the moment."""
+
+TOPICS_S = 2.0
+"""How often it looks whether its topics are still the ones that it began with."""
+
+AGAIN_S = 2.0
+"""After how long offsets that could not be committed are committed again."""
+
+BRIEF_RECORDS = 100_000
+"""Up to so many records a run with an end is over before a JVM made for long work would pay."""
 
 
 @value
@@ -54,6 +65,7 @@ class Wishes:
     form: str = "table"
     quiet: bool = False
     metrics_port: int | None = None
+    timings: bool = False
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
@@ -65,7 +77,14 @@ class Wishes:
         return Checkpoint(self.checkpoint_of(pipeline), pipeline, options=" ".join(options))
 
 
-def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
+def run(
+    pipeline: Pipeline,
+    session: Session,
+    wishes: Wishes,
+    *,
+    spark: SparkSession | None = None,
+    timings: Timings | None = None,
+) -> Run:
     """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
 
     A session that is handed in is used and left as it is.
@@ -73,14 +92,17 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
     pipeline.check()
     checkpoint = wishes.checkpoint_for(pipeline)
     with ExitStack() as open_things:
+        teller = open_things.enter_context(Teller(pipeline.name, wishes.form, quiet=wishes.quiet, timings=timings))
         brokers = open_things.enter_context(Brokers(session))
-        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline) or pipeline.doubted))
+        with teller.during(f"asking {brokers.bootstrap} for the topics"):
+            brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline) or pipeline.doubted))
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         running = Run(pipeline.name, streams_of(pipeline))
-        watch = _watch(pipeline, checkpoint, brokers, wishes)
-        watch.begin(wishes.topic_recreated)
-        _look_back(running, pipeline, checkpoint, brokers, wishes)
+        topics = _topic_watch(pipeline, checkpoint, brokers, teller.note)
+        with teller.during("comparing the checkpoint with the topics"):
+            topics.begin(wishes.topic_recreated)
+            _look_back(running, pipeline, checkpoint, brokers, wishes)
         registries = Registries(session.registry)
         for name, source in pipeline.sources.items():
             resolved(registries, name, source)  # A registry that does not answer is no reason to start Spark.
@@ -93,14 +115,33 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
             conf=dict(wishes.conf),
             log_file=checkpoint.log_file,
             formats=pipeline.formats,
+            brief=is_brief(running),
+            during=teller.during,
         )
-        if metrics is not None and not wishes.quiet:
-            complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
+        if metrics is not None:
+            teller.note(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, watch, registries)
-        shift.start()
-        shift.work()
+        streams = [each for read in streams_of(pipeline).values() for each in read]
+        watch = BrokerWatch(
+            session,
+            lambda: {at.topic for at in running.ends} | {name for each in streams for name in each.topics},
+            teller.say,
+            read_committed=_read_committed(streams),
+        )
+        open_things.enter_context(watch.watching())
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, teller, watch, topics, registries)
+        with teller.during("starting the queries"):
+            shift.start()
+        teller.follow(running)
+        with teller.timings.phase("batches"):
+            shift.work()
+    teller.end(pipeline.dead_letters, with_timings=wishes.timings)
     return running
+
+
+def is_brief(running: Run) -> bool:
+    """Whether a run will be over soon."""
+    return running.goal is not None and running.goal <= BRIEF_RECORDS
 
 
 def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
@@ -167,7 +208,9 @@ class _Shift:
         wishes: Wishes,
         running: Run,
         spark: SparkSession,
-        watch: TopicWatch,
+        teller: Teller,
+        watch: BrokerWatch,
+        topics: TopicWatch,
         registries: Registries,
     ) -> None:
         self._pipeline = pipeline
@@ -176,15 +219,17 @@ class _Shift:
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
+        self._teller = teller
         self._watch = watch
+        self._topics = topics
         self._registries = registries
-        self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
         self._tidied: dict[str, int | None] = {}
         self._stopping = threading.Event()
         self._committed: dict[TopicPartition, int] = {}
         self._complaint = ""
+        self._refused_at = 0.0
 
     def start(self) -> None:
         """Start every query; if one cannot be, none is left running."""
@@ -209,7 +254,7 @@ class _Shift:
                 starting = f"sink-{output.name}"
                 written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
             check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
-            kept: Any = {"topic_ids": self._watch.topic_ids, "limit_bytes": self._letter_bytes()}
+            kept: Any = {"topic_ids": self._topics.topic_ids, "limit_bytes": self._letter_bytes()}
             for name in refusing(self._pipeline):
                 starting = f"dead-letters-{name}"
                 self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name, **kept))
@@ -229,14 +274,18 @@ class _Shift:
 
     def work(self) -> None:
         """Until the queries have ended by themselves, one has failed, or somebody wants them to stop."""
-        asked_at = 0.0
+        asked_at = looked_at = 0.0
         try:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
-                    active = [each for each in self._queries.values() if each.isActive]
-                    if time.monotonic() - asked_at > ENDS_S:
+                    active = {name: each for name, each in self._queries.items() if each.isActive}
+                    self._run.ends |= self._watch.ends
+                    if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
-                        self._ask_ends()
+                        self._tell(active)
+                    if time.monotonic() - looked_at > TOPICS_S and not self._watch.away:
+                        looked_at = time.monotonic()
+                        self._watch_topics()
                     self._look()
                     if self._learned():
                         continue
@@ -246,6 +295,7 @@ class _Shift:
                     if not self._wishes.available_now:
                         self._tidy()
                     self._stopping.wait(LOOK_S)
+                self._teller.doing("stopping")
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
@@ -255,7 +305,19 @@ class _Shift:
         finally:
             self._stop_queries()
             self._run.seconds = time.monotonic() - self._run.began
-        self._teller.end(self._pipeline.dead_letters)
+
+    def _tell(self, active: Mapping[str, StreamingQuery]) -> None:
+        """What the run does now, or what keeps it from doing anything."""
+        away = self._watch.away
+        if away:
+            self._teller.doing(f"waiting for {away}")
+            return
+        statuses = {}
+        for name, query in active.items():
+            batch = self._checkpoint.begun(name) if self._checkpoint.is_local else self._run.queries[name].batches
+            statuses[name] = (str(query.status["message"]), batch)
+        busy = doing(statuses)
+        self._teller.doing(busy or "waiting for records", idle=not busy)
 
     def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
@@ -291,9 +353,9 @@ class _Shift:
         place = Path(self._checkpoint.query(query))
         return Following(
             topic=only,
-            ids=lambda: self._watch.topic_ids,
+            ids=lambda: self._topics.topic_ids,
             positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
-            ends=lambda: self._run.ends,
+            ends=lambda: dict(self._run.ends),
         )
 
     def _launch(self, name: str, writer: Any) -> None:
@@ -313,8 +375,9 @@ class _Shift:
             count = self._run.queries[name]
             for report in reports_after(query, count.last_report):
                 news |= count.note(report)
-        if news:
+        if news or (self._complaint and time.monotonic() - self._refused_at > AGAIN_S):
             self._commit()
+        if news:
             self._teller.batch()
 
     def _tidy(self) -> None:
@@ -332,10 +395,10 @@ class _Shift:
                 continue
             query = self._queries[f"sink-{name}"]
             going_on = query.isActive
-            query.stop()
-            done = compact(self._spark, place)
-            if not self._wishes.quiet:
-                complain(done.sentence(name))
+            with self._teller.during(f"putting small files of {name} together"):
+                query.stop()
+                done = compact(self._spark, place)
+            self._teller.note(done.sentence(name))
             if going_on and not self._stopping.is_set():
                 self._look()  # What the query that ends now has reported; the next one starts with no reports.
                 self._queries[f"sink-{name}"] = self._writers[f"sink-{name}"].start()
@@ -347,23 +410,25 @@ class _Shift:
             return
         complaint = self._brokers.commit(self._pipeline.group, fresh)
         if complaint:
-            if complaint != self._complaint:
-                complain(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
+            self._refused_at = time.monotonic()
+            if not self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
         else:
             self._committed |= fresh
+            if self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are committed again.")
         self._complaint = complaint
 
     def _ask_ends(self) -> None:
-        topics = {at.topic for at in self._run.positions()}
-        if not topics:
-            topics = {
-                name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
-            }
-        self._watch_topics()  # Before a lag is told that counts from the offsets of another topic.
+        """For the summary; a run does not wait for brokers that are away."""
+        if self._watch.away:
+            return
+        streams = [each for read in streams_of(self._pipeline).values() for each in read]
         try:
-            self._run.ends = self._brokers.ends(topics)
+            topics = {at.topic for at in self._run.positions()} or {at.topic for at in self._run.ends}
+            self._run.ends = self._brokers.spans(topics, read_committed=_read_committed(streams))[1]
         except Sentence:
-            return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+            return  # The lag stays as old as it is.
 
     def _learned(self) -> bool:
         """Whether a query has stopped for a schema that it did not know: it is asked for, and all begin again with it,
@@ -383,10 +448,10 @@ class _Shift:
 
     def _watch_topics(self, *, failed: bool = False) -> None:
         try:
-            now = self._watch.ask()
+            now = self._topics.ask()
         except Sentence:
             return  # The queries notice by themselves that nobody answers.
-        self._watch.look(now, failed=failed)
+        self._topics.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
         from pyspark.errors import PySparkException
@@ -412,16 +477,18 @@ class _Shift:
 
 
 def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:
-    """Take up where the checkpoint says that each query is, and say what was lost since."""
+    """Take up where the checkpoint says that each query is, say what was lost since, and see how much is to be done."""
     for name, offsets in checkpoint.committed().items():
         running.queries[name].offsets = dict(offsets)
-    if wishes.available_now:
-        running.goal = _goal(running, pipeline, brokers)
+    streams = [each for read in streams_of(pipeline).values() for each in read]
     behind = {name: each.offsets for name, each in running.queries.items() if each.offsets}
-    if not behind:
-        return
-    topics = {at.topic for offsets in behind.values() for at in offsets}
-    gone = lost_by_query(behind, brokers.beginnings(topics), brokers.ends(topics))
+    topics = {at.topic for offsets in behind.values() for at in offsets} | brokers.names(streams)
+    begins, ends = brokers.spans(topics, read_committed=_read_committed(streams))
+    _see_beginnings(running, pipeline, begins, ends)
+    running.ends = ends
+    if wishes.available_now:
+        running.aim(ends)
+    gone = lost_by_query(behind, begins, ends)
     if gone and not wishes.allow_data_loss:
         raise Sentence(
             f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over: "
@@ -439,26 +506,36 @@ def resolved(registries: Registries, name: str, source: Source) -> Source:
     return known if isinstance(source, Topic) else replace(source, stream=known)
 
 
-def _watch(pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> TopicWatch:
+def _topic_watch(
+    pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, say: Callable[[str], None]
+) -> TopicWatch:
     streams = [each for read in streams_of(pipeline).values() for each in read]
     return TopicWatch(
         checkpoint,
         brokers,
         names={name for each in streams for name in each.topics},
         patterns={each.pattern for each in streams if each.pattern},
-        say=(lambda _: None) if wishes.quiet else complain,
+        say=say,
     )
 
 
-def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
-    """How many records there are to read for the query that reads most; 0 where a source begins who knows where."""
-    goals = [0]
-    for query, streams in streams_of(pipeline).items():
-        topics = {name for each in streams for name in each.topics}
-        if not running.queries[query].is_dead_letters and all(each.starting == "earliest" for each in streams):
-            starts = {**brokers.beginnings(topics), **running.queries[query].offsets}
-            goals.append(sum(max(end - starts.get(at, end), 0) for at, end in brokers.ends(topics).items()))
-    return max(goals)
+def _see_beginnings(
+    running: Run, pipeline: Pipeline, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    """Where queries begin with partitions of which they have finished no batch. One that is new to a checkpoint is read
+    from its beginning."""
+    for name, streams in streams_of(pipeline).items():
+        count = running.queries[name]
+        for at, begin in begins.items():
+            starting = {each.starting for each in streams if each.reads(at.topic)}
+            if count.offsets or starting == {"earliest"}:
+                count.begins[at] = begin
+            elif starting == {"latest"} and at in ends:
+                count.begins[at] = ends[at]
+
+
+def _read_committed(streams: Iterable[Topic]) -> bool:
+    return all(each.read_committed for each in streams)
 
 
 @contextmanager

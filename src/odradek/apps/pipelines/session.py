@@ -6,12 +6,13 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.apps.pipelines import lakes
-from odradek.apps.pipelines.java import cache_directory, find_java
+from odradek.apps.pipelines.java import Java, cache_directory, find_java
 from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ USUAL = {
 TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark prints every exception of a query with all its traces, although it raises it as well."""
 
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM for little work: it is gone before its better compiler and a collector with threads of its own would pay, and
+until then these two would take the cores from what they are there for."""
+
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+During = Callable[[str], AbstractContextManager[None]]
+"""Hears what is waited for, and until when."""
+
 SHUFFLES = "spark.sql.shuffle.partitions"
 DEFAULT_MASTER = "local[*]"
 NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
@@ -67,12 +76,32 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     log_file: Path | None = None,
     formats: Sequence[str] = (),
+    brief: bool = False,
+    topics: bool = True,
+    during: During = lambda _: nullcontext(),
 ) -> SparkSession:
     """The session of this process; a new one unless there is one already, as under spark-submit.
 
     Everything that Spark's JVM says goes to `log_file`, if one is given: nobody wants it on the terminal, and those who
     look for the cause of a failure do. `formats` are those of tables that Spark does not bring: `delta`, `iceberg`.
+    With `brief`, the JVM is one for little work; without `topics`, it can read and write none, nor Avro. `during` hears
+    what is being waited for.
     """
+    with during("starting Spark"):
+        return _opened(name, master, conf or {}, log_file, formats, brief=brief, topics=topics, during=during)
+
+
+def _opened(
+    name: str,
+    master: str | None,
+    conf: Mapping[str, str],
+    log_file: Path | None,
+    formats: Sequence[str],
+    *,
+    brief: bool,
+    topics: bool,
+    during: During,
+) -> SparkSession:
     try:
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
@@ -85,28 +114,33 @@ def open_session(
         return running
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {
-        **settings_for(master if master or submitted else DEFAULT_MASTER),
+        **settings_for(master if master or submitted else DEFAULT_MASTER, brief=brief),
         **lakes.settings_of(formats),
-        **(conf or {}),
+        **conf,
     }
     builder = SparkSession.builder.appName(name)
     if submitted:
         settings.pop("spark.master", None)  # spark-submit has decided where it runs.
     else:
-        settings |= connector(os.environ, settings, formats)
-        _launch(settings, log_file)
+        jars = connector(os.environ, settings, formats, topics=topics)
+        settings |= jars
+        with during("looking for Java"):
+            java = find_java(os.environ)
+        with during("fetching Spark's Kafka connector, this once" if "spark.jars.ivy" in jars else "starting the JVM"):
+            _launch(settings, log_file, java)
     for key, setting in settings.items():
         builder = builder.config(key, setting)
-    session: SparkSession = builder.getOrCreate()
+    with during("opening the session"):
+        session: SparkSession = builder.getOrCreate()
     where = session.sparkContext.master or ""
-    if submitted and where.startswith("local") and SHUFFLES not in (conf or {}):
+    if submitted and where.startswith("local") and SHUFFLES not in conf:
         session.conf.set(SHUFFLES, str(width(where)))  # Not Spark's 200, each of which would keep state of its own.
     return session
 
 
-def settings_for(master: str | None) -> dict[str, str]:
+def settings_for(master: str | None, *, brief: bool = False) -> dict[str, str]:
     """The usual settings; on one machine, nothing listens to the outside and shuffles are as wide as the cores."""
-    settings = dict(USUAL)
+    settings = {**USUAL, **({JVM_OPTIONS: BRIEF_JVM} if brief else {})}
     if master is None:
         return settings
     settings["spark.master"] = master
@@ -130,7 +164,7 @@ def width(master: str) -> int:
 
 
 def connector(
-    environment: Mapping[str, str], settings: Mapping[str, str], formats: Sequence[str] = ()
+    environment: Mapping[str, str], settings: Mapping[str, str], formats: Sequence[str] = (), *, topics: bool = True
 ) -> dict[str, str]:
     """How Spark gets the Kafka connector, and what table formats need: from jars fetched before, else by fetching them.
 
@@ -140,27 +174,32 @@ def connector(
         return {}
     ivy = cache_directory(environment) / "ivy"
     wanted = [lakes.FORMATS[name] for name in formats]
-    fetched = [ivy / "jars" / name for name in (*JARS, *(jar for each in wanted for jar in each.jars))]
+    if not wanted and not topics:
+        return {}
+    fetched = [
+        ivy / "jars" / name for name in (*(JARS if topics else ()), *(jar for each in wanted for jar in each.jars))
+    ]
     if all(jar.is_file() and jar.stat().st_size for jar in fetched):
         return {"spark.jars": ",".join(map(str, fetched))}
     return {
-        "spark.jars.packages": ",".join([CONNECTOR, AVRO, *(each.package for each in wanted)]),
+        "spark.jars.packages": ",".join([*((CONNECTOR, AVRO) if topics else ()), *(each.package for each in wanted)]),
         "spark.jars.excludes": ",".join(IN_SPARK),
         "spark.jars.ivy": str(ivy),
     }
 
 
-def _launch(settings: Mapping[str, str], log_file: Path | None) -> None:
+def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> None:
     """Start the JVM; what it says goes to the file, and why it did not start becomes a Sentence."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    java = find_java(os.environ)
     os.environ["JAVA_HOME"] = java.home
     # Python on executors must be this one, with the same packages; and a master of this machine needs no other address.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # What Spark's pandas would warn about, and then do itself.
+    # Spark's scripts first start a small JVM that only writes down how the real one is to be started.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)
     if settings.get("spark.master", "").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
