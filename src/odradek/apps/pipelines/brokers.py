@@ -61,12 +61,6 @@ class Brokers:
         """Where their partitions begin and end, asked for together."""
         return self._ask(lambda admin: offsets_of(admin, topics, read_committed=read_committed))
 
-    def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self.spans(topics)[0]
-
-    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self.spans(topics)[1]
-
     def names(self, streams: Iterable[Topic]) -> set[str]:
         """The topics that these streams read, patterns included."""
         streams = list(streams)
@@ -78,7 +72,7 @@ class Brokers:
 
     def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
         """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
-        return self._ask(lambda admin: _topic_ids(admin, names, patterns))
+        return self._ask(lambda admin: topic_ids_of(admin, names, patterns))
 
     def largest_batch(self, topic: str) -> int | None:
         """How large a batch of a topic may be (max.message.bytes); None where brokers do not tell."""
@@ -220,7 +214,8 @@ async def _largest_batch(admin: Admin, topic: str) -> int | None:
     return int(told[0]) if told else None
 
 
-async def _topic_ids(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:
+async def topic_ids_of(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:
+    """The ids of topics and of those that match, as far as there are any; empty where brokers tell none."""
     described = await admin.describe_topics(sorted(names))
     found = {name: topic for name, topic in described.items() if not isinstance(topic, KafkaError)}
     if patterns:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from odradek.apps.pipelines.brokers import Spans, topic_ids_of
 from odradek.apps.pipelines.checkpoint import Checkpoint, query_names
 from odradek.apps.terminal.sentence import Sentence
+from odradek.client.admin import Admin
 from odradek.client.cluster import TopicPartition
 from odradek.values import value
 
@@ -38,9 +40,7 @@ class Topics(Protocol):
 
     def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]: ...
 
-    def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]: ...
-
-    def ends(self, topics: set[str]) -> dict[TopicPartition, int]: ...
+    def spans(self, topics: set[str]) -> Spans: ...
 
 
 class TopicWatch:
@@ -108,6 +108,10 @@ class TopicWatch:
         """The ids as they are now."""
         return self._topics.topic_ids(self._names, self._patterns)
 
+    async def ask_of(self, admin: Admin) -> dict[str, str]:
+        """The same, from where one may wait for it."""
+        return await topic_ids_of(admin, self._names, self._patterns)
+
     def look(self, now: Mapping[str, str], *, failed: bool = False) -> None:
         """While it runs: a Sentence if a topic is another one than when it began; new ones of a pattern are noted.
 
@@ -138,7 +142,7 @@ class TopicWatch:
         read = {at: offset for at, offset in positions.items() if at.topic in topics}
         if not read:
             return {}
-        ends = self._topics.ends({at.topic for at in read})
+        _, ends = self._topics.spans({at.topic for at in read})
         found: dict[str, str] = {}
         for at, offset in sorted(read.items()):
             end = ends.get(at)
@@ -149,7 +153,8 @@ class TopicWatch:
         return found
 
     def _move(self, topics: set[str], to_beginning: bool) -> None:
-        places = self._topics.beginnings(topics) if to_beginning else self._topics.ends(topics)
+        begins, ends = self._topics.spans(topics)
+        places = begins if to_beginning else ends
         fresh: dict[str, dict[int, int]] = {name: {} for name in topics}
         for at, offset in places.items():
             fresh[at.topic][at.partition] = offset

@@ -40,9 +40,6 @@ LOOK_S = 0.2
 STATUS_S = 1.0
 """How often a run asks Spark what its queries do at the moment."""
 
-TOPICS_S = 2.0
-"""How often it looks whether its topics are still the ones that it began with."""
-
 AGAIN_S = 2.0
 """After how long offsets that could not be committed are committed again."""
 
@@ -104,8 +101,9 @@ def run(
             topics.begin(wishes.topic_recreated)
             _look_back(running, pipeline, checkpoint, brokers, wishes)
         registries = Registries(session.registry)
-        for name, source in pipeline.sources.items():
-            resolved(registries, name, source)  # A registry that does not answer is no reason to start Spark.
+        with teller.during("asking schema registries"):
+            for name, source in pipeline.sources.items():
+                resolved(registries, name, source)  # One that does not answer is no reason to start Spark.
         metrics = None
         if wishes.metrics_port is not None:
             metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
@@ -126,6 +124,7 @@ def run(
             session,
             lambda: {at.topic for at in running.ends} | {name for each in streams for name in each.topics},
             teller.say,
+            topic_ids=topics.ask_of,
             read_committed=_read_committed(streams),
         )
         open_things.enter_context(watch.watching())
@@ -274,7 +273,7 @@ class _Shift:
 
     def work(self) -> None:
         """Until the queries have ended by themselves, one has failed, or somebody wants them to stop."""
-        asked_at = looked_at = 0.0
+        asked_at = 0.0
         try:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
@@ -283,9 +282,7 @@ class _Shift:
                     if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
                         self._tell(active)
-                    if time.monotonic() - looked_at > TOPICS_S and not self._watch.away:
-                        looked_at = time.monotonic()
-                        self._watch_topics()
+                        self._topics.look(self._watch.topic_ids or self._topics.topic_ids)
                     self._look()
                     if self._learned():
                         continue
@@ -299,7 +296,7 @@ class _Shift:
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
-                self._watch_topics()
+                self._ask_topics()
                 self._tidy()
                 self._ask_ends()
         finally:
@@ -446,11 +443,14 @@ class _Shift:
             self.start()
         return fresh
 
-    def _watch_topics(self, *, failed: bool = False) -> None:
+    def _ask_topics(self, *, failed: bool = False) -> None:
+        """Whether they are those that the run began with; where nobody can tell, the queries notice it themselves."""
+        if self._watch.away:
+            return
         try:
             now = self._topics.ask()
         except Sentence:
-            return  # The queries notice by themselves that nobody answers.
+            return
         self._topics.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
@@ -459,7 +459,7 @@ class _Shift:
         for name, query in self._queries.items():
             failure = query.exception() if not query.isActive else None
             if isinstance(failure, PySparkException):
-                self._watch_topics(failed=True)  # What Spark says of it then is not what is wrong.
+                self._ask_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
                     name,
                     failure,

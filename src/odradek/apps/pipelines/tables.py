@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines.transforms.latest import FLOOR, INCARNATION, NEWEST, newest
 from odradek.apps.terminal.sentence import Sentence
-from odradek.client.cluster import TopicPartition
 from odradek.values import value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from odradek.client.cluster import TopicPartition
 
 CURRENT = "_current"
 VERSION, TOMBSTONES = "version", "tombstones"
@@ -41,7 +42,7 @@ KEPT_S = 3600.0
 KEPT_UNKNOWN_S = 7 * 86400.0
 """And how long where nobody knows how far partitions were read, since the checkpoint is not on a local disk."""
 
-Offsets = Mapping[TopicPartition, int]
+Offsets = Mapping["TopicPartition", int]
 
 
 def _no_ids() -> Mapping[str, str]:

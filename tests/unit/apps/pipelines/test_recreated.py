@@ -26,11 +26,8 @@ class Cluster:
     def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
         return {name: topic_id for name, (topic_id, _) in self.topics.items()}
 
-    def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self._bounds(topics, 0)
-
-    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self._bounds(topics, 1)
+    def spans(self, topics: set[str]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        return self._bounds(topics, 0), self._bounds(topics, 1)
 
     def _bounds(self, topics: set[str], which: int) -> dict[TopicPartition, int]:
         return {
