@@ -180,9 +180,9 @@ def move_query(query: Path, fresh: Mapping[str, Mapping[int, int]]) -> None:
     """
     named: dict[int, set[str]] = {}
     for file in (query / "sources").glob("*/0"):
-        head, newline, line = file.read_bytes().rpartition(b"\n")
-        named[int(file.parent.name)] = _topics(line.decode())
-        _write(file, head + newline + moved(line.decode(), fresh).encode())
+        head, newline, last = file.read_bytes().rpartition(b"\n")
+        named[int(file.parent.name)] = _topics(last.decode())
+        _write(file, head + newline + moved(last.decode(), fresh).encode())
     numbers = sorted(int(each.name) for each in (query / "offsets").glob("[0-9]*") if each.name.isdecimal())
     for number in numbers[-2:]:
         file = query / "offsets" / str(number)
