@@ -8,7 +8,7 @@ begin.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -175,29 +175,47 @@ def move_query(query: Path, fresh: Mapping[str, Mapping[int, int]]) -> None:
 
     Spark goes on from the last batch's end if that batch was finished, and does it again if not: from the end of the
     one before, or from where its sources began. All three say the same of these topics afterwards, so that a batch
-    that is done again has nothing of them in it, and of the other topics what it had.
+    that is done again has nothing of them in it, and of the other topics what it had. That goes for a topic, too, that
+    was not there for a moment when the last batch was begun, between its deletion and its creation.
     """
+    named: dict[int, set[str]] = {}
+    for file in (query / "sources").glob("*/0"):
+        head, newline, last = file.read_bytes().rpartition(b"\n")
+        named[int(file.parent.name)] = _topics(last.decode())
+        _write(file, head + newline + moved(last.decode(), fresh).encode())
     numbers = sorted(int(each.name) for each in (query / "offsets").glob("[0-9]*") if each.name.isdecimal())
     for number in numbers[-2:]:
         file = query / "offsets" / str(number)
         version, settings, *sources = file.read_text().split("\n")
-        _write(file, "\n".join([version, settings, *(moved(line, fresh) for line in sources)]).encode())
-    for file in (query / "sources").glob("*/0"):
-        head, newline, line = file.read_bytes().rpartition(b"\n")
-        _write(file, head + newline + moved(line.decode(), fresh).encode())
+        for index, line in enumerate(sources):
+            named.setdefault(index, set()).update(_topics(line))
+            sources[index] = moved(line, fresh, named[index])
+        _write(file, "\n".join([version, settings, *sources]).encode())
 
 
-def moved(line: str, fresh: Mapping[str, Mapping[int, int]]) -> str:
-    """A source's offsets as Spark writes them, with other ones for those topics of `fresh` that are among them."""
+def moved(line: str, fresh: Mapping[str, Mapping[int, int]], before: Collection[str] = ()) -> str:
+    """A source's offsets as Spark writes them, with other ones for those topics of `fresh` that are among them, or that
+    were `before`."""
     try:
         held = json.loads(line)
     except ValueError:
         return line  # A dash, where a source had nothing yet.
-    if not isinstance(held, dict) or not held.keys() & fresh.keys():
+    if not isinstance(held, dict):
         return line
-    for name in held.keys() & fresh.keys():
+    known = {*held, *before} & fresh.keys()
+    if not known:
+        return line
+    for name in known:
         held[name] = {str(partition): offset for partition, offset in sorted(fresh[name].items())}
     return json.dumps(held, separators=(",", ":"))
+
+
+def _topics(line: str) -> set[str]:
+    try:
+        held = json.loads(line)
+    except ValueError:
+        return set()
+    return set(held) if isinstance(held, dict) else set()
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -123,6 +123,18 @@ def test_where_a_source_began_is_moved_too(tmp_path: Path) -> None:
     assert file.read_bytes() == b"\0v1\n" + b'{"t":{"0":0,"1":0},"u":{"0":1}}'
 
 
+def test_a_batch_that_was_begun_while_the_topic_was_not_there(tmp_path: Path) -> None:
+    """It would be done again over fewer partitions than there are, which Spark refuses every time."""
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / "3").write_text('v1\n{}\n{"t":{"0":7},"u":{"0":1}}\n{"w":{"0":4}}')
+    (offsets / "4").write_text('v1\n{}\n{"u":{"0":2}}\n{"w":{"0":5}}')
+    move_query(tmp_path, {"t": {0: 0}})
+    assert (offsets / "3").read_text() == 'v1\n{}\n{"t":{"0":0},"u":{"0":1}}\n{"w":{"0":4}}'
+    lines = (offsets / "4").read_text().splitlines()
+    assert [json.loads(line) for line in lines[2:]] == [{"t": {"0": 0}, "u": {"0": 2}}, {"w": {"0": 5}}]
+
+
 def test_a_shorter_topic_without_ids(checkpoint: Checkpoint) -> None:
     cluster = Cluster(t=("", [(0, 5)]), u=("", [(0, 3)]))
     first, said = watch(checkpoint, cluster)
