@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ import pytest
 from odradek.apps.pipelines import sinks, tables
 from odradek.apps.pipelines.tables import Following, TableWriter, read_current
 from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
 if TYPE_CHECKING:
@@ -101,6 +104,21 @@ def test_a_topic_that_was_made_again(spark: SparkSession, tmp_path: Path) -> Non
     again = TableWriter(str(tmp_path), "_key", "_deleted", "started over", Following("t", ids=lambda: ids))
     again(frame(spark, Change("a", "new again", "t", 0, 0, 40), Change("a", "last", "t", 1, 8, 41)), 0)
     assert names(spark, tmp_path) == {"a": "last"}
+
+
+def test_two_pipelines_do_not_write_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    first = TableWriter(str(tmp_path), "_key", "_deleted", "first")
+    second = TableWriter(str(tmp_path), "_key", "_deleted", "second")
+    first(frame(spark, Change("a", "one", "t", 0, 1, 1)), 0)
+    second(frame(spark, Change("a", "two", "t", 0, 2, 1)), 0)  # As one that has started over would.
+    with pytest.raises(Sentence, match="another pipeline writes the table"):
+        first(frame(spark, Change("a", "three", "t", 0, 3, 1)), 1)
+    lock = os.open(tmp_path / tables.LOCK, os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(Sentence, match="another pipeline writes the table"):
+        second(frame(spark, Change("a", "three", "t", 0, 3, 1)), 1)
+    os.close(lock)
+    assert names(spark, tmp_path) == {"a": "two"}
 
 
 KEYS = 150

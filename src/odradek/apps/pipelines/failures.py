@@ -16,6 +16,7 @@ _STATE_SHAPE = re.compile(
 
 _TOO_LARGE = re.compile(r"RecordTooLargeException: ([^\n]+)")
 
+TRACEBACK = "Traceback (most recent call last):"
 _DEEPEST = 20
 """Causes that are looked at, one behind the other."""
 
@@ -96,6 +97,9 @@ def _cause(told: str) -> str:
     python = re.findall(r"^(\w*(?:Error|Exception|Interrupt): .+)$", told, re.M)
     if python:
         return str(python[-1]).rstrip(".")
+    raised = re.search(r"^(?:\w+\.)*(\w+): (.+)$", told.rpartition(TRACEBACK)[2], re.M) if TRACEBACK in told else None
+    if raised:  # In a function that Spark calls for every batch; what is a sentence says all by itself.
+        return raised[2].rstrip(".") if raised[1] == "Sentence" else f"{raised[1]}: {raised[2].rstrip('.')}"
     causes = re.findall(r"Caused by: ([^\n]+)", told)
     return (causes[-1] if causes else _first_line(told)).rstrip(".")
 

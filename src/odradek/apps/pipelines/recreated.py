@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from odradek.apps.pipelines.brokers import Spans, topic_ids_of
-from odradek.apps.pipelines.checkpoint import Checkpoint, query_names
+from odradek.apps.pipelines.checkpoint import Checkpoint
 from odradek.apps.terminal.sentence import Sentence
 from odradek.client.admin import Admin
 from odradek.client.cluster import TopicPartition
@@ -158,8 +158,8 @@ class TopicWatch:
         fresh: dict[str, dict[int, int]] = {name: {} for name in topics}
         for at, offset in places.items():
             fresh[at.topic][at.partition] = offset
-        for query in query_names(self._checkpoint.pipeline):
-            move_query(Path(self._checkpoint.query(query)), fresh)
+        for offsets in Path(self._checkpoint.place).glob("*/offsets"):
+            move_query(offsets.parent, fresh)  # Also that of a sink that is not in the file now: it may come back.
 
     def _note(self) -> None:
         self._checkpoint.note_topics(

@@ -7,11 +7,13 @@ whatever comes was written later.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.client.cluster import TopicPartition
 
 CURRENT = "_current"
+LOCK = "_lock"
 VERSION, TOMBSTONES = "version", "tombstones"
 KEPT_VERSIONS = 2
 """Versions of a table that stay on disk: the current one, and the one that readers may still be reading."""
@@ -85,9 +88,17 @@ class TableWriter:
         self._deleted = deleted
         self._writer_id = writer_id
         self._following = following or Following()
+        self._written = ""
+        """The version that this writer wrote last."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self._alone():
+            self._merge(batch, batch_id)
+
+    def _merge(self, batch: DataFrame, batch_id: int) -> None:
         current = read_current(self._place)
+        if self._written and (current is None or current["writer"] != self._writer_id):
+            raise Sentence(f"another pipeline writes the table {self._place} at the same time: give each its own.")
         if current is not None and current["writer"] == self._writer_id and current["batch"] >= batch_id:
             return  # The crash came after this batch was merged and before Spark noted that it was.
         number = 0 if current is None else int(current["version"].rpartition("-")[2]) + 1
@@ -99,9 +110,25 @@ class TableWriter:
         fresh["columns"] = rows.drop(GONE).schema.jsonValue()
         self._write(rows, number)
         self._point_to(fresh)
+        self._written = fresh["version"]
         for old in (each for kind in (VERSION, TOMBSTONES) for each in self._place.glob(f"{kind}-*")):
             if int(old.name.rpartition("-")[2]) <= number - KEPT_VERSIONS:
                 shutil.rmtree(old, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two pipelines that write one table have two checkpoints, so nothing else keeps them apart."""
+        self._place.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self._place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise Sentence(
+                f"another pipeline writes the table {self._place} at the same time: give each its own."
+            ) from None
+        finally:
+            os.close(lock)
 
     def _next(self, current: dict[str, Any], number: int, batch_id: int) -> dict[str, Any]:
         """What the pointer will say, but for the columns."""

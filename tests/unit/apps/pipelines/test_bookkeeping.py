@@ -245,6 +245,11 @@ def test_what_spark_does_not_understand_is_one_sentence() -> None:
             "Job aborted\nCaused by: java.lang.IllegalStateException: deep\n\tat x",
             "failed: java.lang.IllegalStateException: deep",
         ),
+        (
+            "py4j.Py4JException: An exception was raised. Return Message: Traceback (most recent call last):\n  File\n"
+            "odradek.apps.terminal.sentence.Sentence: another writes it.\n\n\tat py4j",
+            "sink-lake failed: another writes it (all of it: log)",
+        ),
         ("Traceback …\nValueError: seven\n", "failed: ValueError: seven (all of it: log); the checkpoint is intact"),
     ],
 )

@@ -14,7 +14,7 @@ from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 from odradek.pipelines import Pipeline, schemas, sinks, sources
 
-QUERIES = ("dead-letters-t", "sink-lake")
+QUERIES = ("dead-letters-t", "sink-lake", "sink-that-was-taken-out")
 
 
 class Cluster:
