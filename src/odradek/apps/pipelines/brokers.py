@@ -12,7 +12,7 @@ from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import ToTopic
 from odradek.apps.pipelines.sources import Topic
 from odradek.apps.terminal.sentence import Sentence
-from odradek.apps.terminal.session import Session, one_sentence, reach, unknown_topic
+from odradek.apps.terminal.session import Session, one_sentence, reach
 from odradek.client.admin import Admin
 from odradek.client.admin.base import Outcomes
 from odradek.client.admin.cluster import ConfigResource, ResourceType
@@ -21,6 +21,7 @@ from odradek.client.cluster import TopicInfo, TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.client.offsets import CommittedOffset
+from odradek.configdef import did_you_mean
 from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
@@ -93,7 +94,7 @@ class Brokers:
         try:
             outcomes = self._runner.run(committed())
         except TimeoutError:
-            return f"no broker has done it within {COMMIT_S:.0f} s"
+            return f"no broker has done it within {COMMIT_S:g} s"
         except (KafkaError, ClientError) as failure:
             return str(failure) or type(failure).__name__
         refused = [failure for failure in outcomes.values() if failure is not None]
@@ -151,13 +152,18 @@ async def _made(session: Session) -> Admin:
 
 async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool) -> None:
     existing = {topic.name: len(topic.partitions) for topic in await admin.list_topics()}
-    for source in pipeline.sources.values():
+    for source_name, source in pipeline.sources.items():
         stream = source if isinstance(source, Topic) else source.stream
         if stream.pattern and not any(map(stream.reads, existing)):
-            raise Sentence(f"no topic matches {stream.pattern}; `odradek topic list` shows those there are.")
+            raise Sentence(
+                f"source {source_name}: no topic matches {stream.pattern}; `odradek topic list` shows those there are."
+            )
         for name in stream.topics:
             if name not in existing:
-                raise await unknown_topic(admin, name)
+                raise Sentence(
+                    f"there is no topic {name}.{did_you_mean(name, list(existing))} Source {source_name} reads it: "
+                    f"create it with `odradek topic create {name}`, or change the source."
+                )
     wanted = {
         each.sink.name: each.sink.partitions for each in pipeline.outputs.values() if isinstance(each.sink, ToTopic)
     }

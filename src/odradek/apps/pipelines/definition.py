@@ -70,13 +70,25 @@ def _from_python(path: Path) -> Pipeline:
         raise
     except ModuleNotFoundError as missing:
         raise Sentence(_missing(path, missing)) from missing
+    except ImportError as moved:
+        if moved.name == "odradek.apps.pipelines":
+            raise Sentence(f"{path}: say `from odradek.pipelines import Pipeline, schemas, sinks, sources`.") from moved
+        raise Sentence(f"{path} cannot be loaded: {_where(moved, path)}.") from moved
     except Exception as failure:
         raise Sentence(f"{path} cannot be loaded: {_where(failure, path)}.") from failure
     finally:
         sys.path.remove(beside)
     found = [each for each in vars(module).values() if isinstance(each, Pipeline)]
-    if len(found) != 1:
-        raise Sentence(f"{path} declares {len(found)} pipelines; there must be one: pipeline = Pipeline('name').")
+    if not found:
+        raise Sentence(
+            f"{path} declares no pipeline: it needs `pipeline = Pipeline('name')`, with sources and sinks "
+            "(`odradek pipeline new NAME` makes a file that runs)."
+        )
+    if len(found) > 1:
+        raise Sentence(
+            f"{path} declares {len(found)} pipelines ({', '.join(each.name for each in found)}): give each a file of "
+            "its own."
+        )
     _travel_with(module)
     return found[0]
 
@@ -91,7 +103,7 @@ class _FromSource(importlib.machinery.SourceFileLoader):
 def _missing(path: Path, missing: ModuleNotFoundError) -> str:
     if missing.name and missing.name.partition(".")[0] == "pyspark":
         return NOT_INSTALLED
-    return f"{path} needs the module {missing.name}, which is not installed."
+    return f"{path} needs the module {missing.name}: install it for {sys.executable}, which runs `odradek` here."
 
 
 def _travel_with(module: Any) -> None:

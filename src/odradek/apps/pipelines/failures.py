@@ -72,6 +72,15 @@ def new_schema(failure: BaseException) -> tuple[str, int] | None:
     return new_id(_all_of_it(failure))
 
 
+def no_jvm(log_file: object) -> Sentence:
+    """One for a JVM that went away under a run."""
+    where = f" ({log_file} has all that it said)" if log_file else ""
+    return Sentence(
+        f"Spark's JVM has ended{where}. Was it killed for want of memory? --conf spark.driver.memory=2g gives it more. "
+        "The checkpoint is intact, so it goes on from there when it is run again."
+    )
+
+
 def analysis(what: str, failure: BaseException) -> Sentence:
     """One for a dataset or sink that Spark does not understand."""
     return Sentence(f"{what}: {_first_line(str(failure)).rstrip('.')}.")

@@ -20,6 +20,10 @@ COMMAND = "odradek.apps.pipelines.command"
 def declare(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, "Run data pipelines on Spark, over topics of Odradek or Apache Kafka.")
     running = _action(actions, "run", "run a pipeline until it is stopped, or has read all there is")
+    running.description = (
+        "Run a pipeline until it is stopped (Ctrl-C; it goes on from there when it is run again), or, with "
+        "--available-now, until it has read all there is."
+    )
     add_run_options(running)
     checking = _action(actions, "validate", "find mistakes in a pipeline without running it")
     add_connection_options(checking)

@@ -361,7 +361,9 @@ class MetricsServer:
         try:
             self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except OSError as failure:
-            raise Sentence(f"cannot serve metrics on port {port} ({failure.strerror}): choose another.") from failure
+            raise Sentence(
+                f"cannot serve metrics on port {port} ({failure.strerror}): choose another, or 0 for any that is free."
+            ) from failure
         self.port: int = self._server.server_address[1]
 
     def __enter__(self) -> MetricsServer:

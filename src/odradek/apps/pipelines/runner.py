@@ -19,7 +19,7 @@ from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.registry import Registries
-from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.session import has_ended, open_session
 from odradek.apps.pipelines.sources import Source, Table, Topic
 from odradek.apps.pipelines.tables import Following
 from odradek.apps.pipelines.teller import Teller, doing
@@ -299,6 +299,14 @@ class _Shift:
                 self._ask_topics()
                 self._tidy()
                 self._ask_ends()
+        except Sentence:
+            raise
+        except Exception as failure:
+            if not has_ended():
+                raise
+            if not self._stopping.is_set():
+                raise failures.no_jvm(self._checkpoint.log_file) from failure
+            # Who stops a whole process group stops Spark's JVM, too. What it had not finished is done again.
         finally:
             self._stop_queries()
             self._run.seconds = time.monotonic() - self._run.began
@@ -471,9 +479,13 @@ class _Shift:
                 )
 
     def _stop_queries(self) -> None:
-        for query in self._queries.values():
-            if query.isActive:
-                query.stop()
+        try:
+            for query in self._queries.values():
+                if query.isActive:
+                    query.stop()
+        except Exception:
+            if not has_ended():
+                raise
 
 
 def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:

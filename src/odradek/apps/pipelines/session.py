@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,9 @@ BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 until then these two would take the cores from what they are there for."""
 
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
+GONE_S = 2.0
+"""How long it may take until a JVM that does not answer any more is seen to have ended."""
+
 During = Callable[[str], AbstractContextManager[None]]
 """Hears what is waited for, and until when."""
 
@@ -211,7 +215,7 @@ def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> N
                 conf, {} if output is None else {"stdout": output, "stderr": output}
             )
         except PySparkRuntimeError as failure:
-            raise Sentence(_why_no_jvm(log_file, failure)) from failure
+            raise Sentence(why_no_jvm(log_file, failure)) from failure
         # The context would start a JVM of its own, with its noise on the terminal.
         SparkContext._ensure_initialized(gateway=gateway)
 
@@ -226,15 +230,37 @@ def _output(log_file: Path | None) -> Iterator[int | None]:
         yield output.fileno()
 
 
-def _why_no_jvm(log_file: Path | None, failure: Exception) -> str:
+def why_no_jvm(log_file: Path | None, failure: Exception) -> str:
+    """A sentence about a JVM that has not come up, from what it said itself where it said anything."""
     told = log_file.read_text(errors="replace") if log_file is not None and log_file.exists() else ""
     if "UNRESOLVED DEPENDENCIES" in told or "unresolved dependency" in told:
         return (
             f"cannot fetch Spark's Kafka connector and table formats ({CONNECTOR}, …): go online for the first run, "
             "or name their jars with --conf spark.jars=FILE,FILE."
         )
-    where = f"; what it said is in {log_file}" if log_file is not None else ""
-    return f"Spark did not start ({str(failure).rstrip('.').splitlines()[0]}){where}."
+    where = f"; all that it said is in {log_file}" if log_file is not None else ""
+    return f"Spark did not start: {_spoken(told) or str(failure).splitlines()[0].rstrip('.')}{where}."
+
+
+_REASONS = re.compile(r'^(?:Exception in thread "main" (?:[\w$.]+: )?(?:\[\w+\] )?|(?=Invalid ))(.+)$', re.M)
+
+
+def _spoken(told: str) -> str:
+    """Why a JVM ended, from what it said: the newest exception of its main thread, or why there was no JVM at all."""
+    reasons = _REASONS.findall(told)
+    return str(reasons[-1]).rstrip(".") if reasons else ""
+
+
+def has_ended() -> bool:
+    """Whether this process's JVM has gone, be it killed or told to stop together with it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if not isinstance(process, subprocess.Popen):
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=GONE_S)
+    return process.returncode is not None
 
 
 def stop_session(session: SparkSession) -> None:

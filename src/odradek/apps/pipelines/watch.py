@@ -22,6 +22,9 @@ LOOK_S = 0.4
 PATIENCE_S = 1.2
 """How long a broker may take to answer; with the pause between two looks it is under two seconds until that is said."""
 
+LATE_S = 0.2
+"""A machine that lets this process wait for so long may have done the same to a broker on it, which is not away."""
+
 ENDS_S = 2.0
 """How often it is asked where topics end."""
 
@@ -95,10 +98,12 @@ class BrokerWatch:
         """Once at everything. Brokers that the cluster names no more have left it, unless they were away before."""
         named = dict(admin.cluster.brokers)
         _, *answers = await asyncio.gather(_hear(admin), *(_answers(admin, node_id) for node_id in named))
-        here = {node_id for node_id, answered in zip(named, answers, strict=True) if answered}
+        here = dict(zip(named, answers, strict=True))
         self._known = {node_id: each for node_id, each in self._known.items() if node_id in self._away} | named
         for node_id, broker in self._known.items():
-            self._note(node_id, broker, here=node_id in here)
+            answered = here.get(node_id, False)
+            if answered is not None:
+                self._note(node_id, broker, here=answered)
         self._needed = set(admin.cluster.brokers)
 
     def _note(self, node_id: int, broker: BrokerInfo, *, here: bool) -> None:
@@ -133,12 +138,15 @@ async def _hear(admin: Admin) -> None:
             await admin.cluster.refresh(())
 
 
-async def _answers(admin: Admin, node_id: int) -> bool:
-    """Whether a broker does, to a question that costs it nothing."""
+async def _answers(admin: Admin, node_id: int) -> bool | None:
+    """Whether a broker does, to a question that costs nothing; None where this process itself was too late to tell."""
+    began = time.monotonic()
     try:
         async with asyncio.timeout(PATIENCE_S):
             await admin.cluster.ask(MetadataRequest(topics=[]), MetadataResponse, node_id=node_id)
-    except (TimeoutError, ClientError, KafkaError):
+    except TimeoutError:
+        return None if time.monotonic() - began > PATIENCE_S + LATE_S else False
+    except (ClientError, KafkaError):
         return False
     return True
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from odradek.apps.pipelines import scaffold
+from odradek.apps.pipelines import runner, scaffold
 from odradek.apps.pipelines.brokers import lost, lost_by_query
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import analysis, sentence
 from odradek.apps.pipelines.progress import Run, exposition, reports_after
 from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.pipelines.teller import Teller
 from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
@@ -289,3 +290,42 @@ def test_a_new_project_is_not_written_over_anything(tmp_path: Path) -> None:
         scaffold.create("word-count", tmp_path / "new")
     with pytest.raises(Sentence, match="small letters"):
         scaffold.create("Word Count", tmp_path / "other")
+
+
+class RefusingOnce:
+    """Brokers of which the coordinator is away at first."""
+
+    def __init__(self) -> None:
+        self.committed: list[dict[TopicPartition, int]] = []
+
+    def commit(self, group: str, offsets: dict[TopicPartition, int]) -> str:
+        self.committed.append(dict(offsets))
+        return "the coordinator is not available" if len(self.committed) == 1 else ""
+
+
+def test_what_could_not_be_committed_is_committed_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no other batch follows: a group must not lag for ever behind a pipeline that has done everything."""
+    monkeypatch.setattr(runner, "AGAIN_S", 0.0)
+    declared, run, brokers = pipeline(), Run("p", streams_of(pipeline())), RefusingOnce()
+    for query in run.queries.values():
+        query.note(report(0, 10, {"0": 10}))
+    shift = runner._Shift(
+        declared,
+        Checkpoint(str(tmp_path), declared),
+        brokers,  # type: ignore[arg-type]
+        runner.Wishes(),
+        run,
+        None,  # type: ignore[arg-type]
+        Teller("p"),
+        None,  # type: ignore[arg-type]
+    )
+    shift._commit()
+    shift._look()
+    shift._look()
+    assert brokers.committed == [{T0: 10}, {T0: 10}]
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek: offsets of group p are not committed for now: the coordinator is not available.",
+        "odradek: offsets of group p are committed again.",
+    ]

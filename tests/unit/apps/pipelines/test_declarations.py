@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -176,10 +177,16 @@ def test_wrong_yaml(tmp_path: Path, before: str, after: str, sentence: str) -> N
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1", "declares 0 pipelines"),
+        ("x = 1", "declares no pipeline: it needs `pipeline = Pipeline('name')`"),
+        (
+            "from odradek.pipelines import Pipeline\np, q = Pipeline('p'), Pipeline('q')",
+            "declares 2 pipelines (p, q): give each a file of its own.",
+        ),
+        ("from odradek.apps.pipelines import Pipeline", "say `from odradek.pipelines import Pipeline, "),
+        ("from odradek.pipelines import Pipelines", "cannot be loaded: ImportError in line 1: cannot import name"),
         ("x = 1 +", "SyntaxError in line 1"),
         ("\n1 / 0", "ZeroDivisionError in line 2: division by zero."),
-        ("import no_such_module", "needs the module no_such_module"),
+        ("import no_such_module", f"needs the module no_such_module: install it for {sys.executable}"),
         ("from odradek.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
     ],
 )
