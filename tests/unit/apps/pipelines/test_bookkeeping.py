@@ -320,6 +320,8 @@ def test_what_could_not_be_committed_is_committed_later(
         None,  # type: ignore[arg-type]
         Teller("p"),
         None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
     )
     shift._commit()
     shift._look()
