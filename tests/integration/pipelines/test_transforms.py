@@ -119,8 +119,48 @@ def test_json_that_columns_cannot_hold(spark: SparkSession) -> None:
     assert dict(zip(values, reasons(records(spark, *values), schemas.json(fields)), strict=True)) == {
         **dict.fromkeys(fine), **wrong
     }  # fmt: skip
+    nothing_doubtful = [b'{"id": "a"}\r\n', b'{"id": {"x": "}"}}', b'{"id": "a"}}', b'{"id": {}}{', b'{"id": "}"}x']
+    more = "there is more behind the JSON object"
+    assert reasons(records(spark, *nothing_doubtful), schemas.json("id string")) == [None, None, more, more, more]
     loss = [b'{"id": "a"}garbage', b'{"d": 1.005}', b'{"at": 1763208000}', b'{"b": 200}', b'{"x": 1e400}']
     assert reasons(records(spark, *loss), schemas.json(fields, lossy=True)) == [None] * len(loss)
+
+
+def test_no_number_is_changed_on_the_way(spark: SparkSession) -> None:
+    """Numbers as JSON can write them, against Python's exact ones: what is good is what was written."""
+    import random
+    from decimal import Decimal
+
+    drawn = random.Random(7)
+
+    def number() -> str:
+        whole = "".join(drawn.choices("0123456789", k=drawn.randint(1, 6))).lstrip("0") or "0"
+        text = drawn.choice(["", "-"]) + whole
+        if drawn.random() < 0.6:
+            text += "." + "".join(drawn.choices("0059", k=drawn.randint(1, 5)))
+        if drawn.random() < 0.2:
+            text += drawn.choice(["e", "E", "e+", "e-"]) + str(drawn.randint(0, 4))
+        return text
+
+    def fits(value: Decimal, digits: int) -> bool:
+        return value == round(value, digits) and abs(value) < 10_000
+
+    texts = [number() for _ in range(3000)]
+    values = [f'{{"d": {text}, "b": 1}}'.encode() for text in texts]
+    values += [f'{{"b": {text}}}'.encode() for text in texts]
+    schema = schemas.json("d decimal(6,2), b tinyint")
+    held = schemas.parsed(records(spark, *values), schema, key=schemas.text(), key_required=False, tombstones="keep")
+    rows = held.orderBy("_offset").select("d", "b", "_reason").collect()
+    for text, row in zip(texts, rows[:3000], strict=True):
+        if fits(Decimal(text), 2):
+            assert (row._reason, row.d) == (None, Decimal(text)), text
+        else:
+            assert row._reason, text
+    for text, row in zip(texts, rows[3000:], strict=True):
+        if text.lstrip("-").isdecimal() and -128 <= int(text) <= 127:
+            assert (row._reason, row.b) == (None, int(text)), text
+        else:
+            assert row._reason, text
 
 
 def test_numbers_that_are_moments(spark: SparkSession) -> None:

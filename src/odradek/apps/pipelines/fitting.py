@@ -46,22 +46,35 @@ _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def as_written(text: Column, struct: StructType) -> Column:
-    """The fields that may not fit, as variants in the first of two elements; the second holds the mark."""
+    """The fields that may not fit, as variants in the first of two elements; the second holds the mark.
+
+    Null where nobody needs it: in an object that ends where it must, with no field of such a type.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     doubtful = _with_variants(_only(struct, _DOUBTFUL), _DOUBTFUL)
     element = StructType([*(doubtful.fields if isinstance(doubtful, StructType) else [])]).add(END, StringType())
     together = F.concat(F.lit("["), text, F.lit(f',{{"{END}":"'), F.xxhash64(text).cast("string"), F.lit('"}]'))
-    return F.from_json(together, ArrayType(element))
+    parsed = F.from_json(together, ArrayType(element))
+    return parsed if isinstance(doubtful, StructType) else F.when(~_ends_at_its_first_brace(text), parsed)
 
 
 def nothing_behind(text: Column, written: Column) -> Column:
-    """Whether the value was one JSON object and nothing else."""
+    """Whether the value was one JSON object and nothing else, being one to begin with."""
     from pyspark.sql import functions as F
 
     mark = F.get(written, 1).getField(END)
-    return F.coalesce((F.size(written) == 2) & (mark == F.xxhash64(text).cast("string")), F.lit(False))
+    alone = F.coalesce((F.size(written) == 2) & (mark == F.xxhash64(text).cast("string")), F.lit(False))
+    return F.when(_ends_at_its_first_brace(text), True).otherwise(alone)
+
+
+def _ends_at_its_first_brace(text: Column) -> Column:
+    """Whether the first closing brace is the last character: an object ends at one, so there is nothing behind it."""
+    from pyspark.sql import functions as F
+
+    trimmed = F.rtrim(text, F.lit(" \t\r\n"))
+    return F.instr(trimmed, "}") == F.length(trimmed)
 
 
 def misfit(parsed: Column, written: Column, text: Column, struct: StructType, epoch: str | None) -> Column:
@@ -73,8 +86,9 @@ def misfit(parsed: Column, written: Column, text: Column, struct: StructType, ep
     if doubtful is not None:
         found.append(_first_told(F.get(written, 0), doubtful, "", partial(_not_as_written, epoch=epoch)))
     if floats is not None:
+        infinite = _first_told(parsed, floats, "", _infinite)
         named = text.rlike("(?i)inf")  # Spark takes "Infinity" and "INF", as texts, for what they say.
-        found.append(F.when(~named, _first_told(parsed, floats, "", _infinite)))
+        found.append(F.when(infinite.isNotNull() & ~named, infinite))
     return F.coalesce(*found)
 
 

@@ -21,7 +21,6 @@ from odradek.values import value
 
 START_OVER = "start-over"
 SKIP = "skip"
-CHOICES = (START_OVER, SKIP)
 
 
 @value

@@ -16,6 +16,7 @@ from odradek.apps.terminal.sentence import Sentence
 from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 LETTERS = sources.topic("letters", value=schemas.text())
+RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 FLAGS = sources.table("flags", value=schemas.json("on boolean"))
 
 
@@ -99,6 +100,10 @@ def test_circles() -> None:
         (lambda: sources.topic("t", tombstones="eat"), "tombstones may be dead-letter or keep"),
         (lambda: sources.topic("t", key=schemas.json("a int")), "a key's schema may be"),
         (lambda: schemas.json(" "), "needs its fields"),
+        (lambda: schemas.json("at timestamp", epoch="h"), "epoch may be s, ms, us, ns, not 'h'"),
+        (lambda: schemas.json("at timestamp", epoch="s", lossy=True), "leave epoch out, or lossy"),
+        (lambda: schemas.avro(RECORD, registry="http://r", ids={1: RECORD}), "registry='…' or ids={…}, not both"),
+        (lambda: schemas.avro(RECORD, ids={1: "{"}), "needs an Avro schema as JSON"),
         (lambda: schemas.avro("{"), "needs an Avro schema as JSON"),
         (lambda: schemas.avro('"string"'), "schema of a record"),
         (lambda: Pipeline("two words"), "made of letters, digits"),
@@ -153,6 +158,35 @@ def test_yaml(tmp_path: Path) -> None:
     assert pipeline.order("worst") == ["errors", "worst"]
     assert pipeline.sources["log"] == sources.topic("log", value=schemas.json("status int"))
     assert pipeline.outputs["lake"].sink == sinks.parquet("lake")
+
+
+def test_yaml_says_what_values_mean(tmp_path: Path) -> None:
+    pipeline = from_file(
+        tmp_path,
+        f"""
+        pipeline: moments
+        dead_letter_options: {{kafka.max.request.size: 9000000, kafka.enable.idempotence: true}}
+        sources:
+          clicks: {{topic: clicks, value: {{json: "at timestamp", epoch: ms}}}}
+          all: {{topic: all, value: {{json: "n tinyint", lossy: true}}}}
+          known: {{topic: known, value: {{avro: '{RECORD}', ids: {{3: '{RECORD}'}}}}}}
+          asked:
+            topic: asked
+            value: {{avro: '{RECORD}', registry: "http://r:1", registry_options: {{bearer.auth.token: 7}}}}
+        sinks:
+          out: {{from: clicks, topic: out, options: {{kafka.max.request.size: 9000000}}}}
+        """,
+        "moments.yaml",
+    )
+    assert pipeline.dead_letter_options == {"kafka.max.request.size": "9000000", "kafka.enable.idempotence": "true"}
+    assert pipeline.outputs["out"].sink == sinks.topic("out", options={"kafka.max.request.size": "9000000"})
+    for name, schema in (
+        ("clicks", schemas.json("at timestamp", epoch="ms")),
+        ("all", schemas.json("n tinyint", lossy=True)),
+        ("known", schemas.avro(RECORD, ids={3: RECORD})),
+        ("asked", schemas.avro(RECORD, registry="http://r:1", registry_options={"bearer.auth.token": "7"})),
+    ):
+        assert pipeline.sources[name] == sources.topic(name, value=schema)
 
 
 @pytest.mark.parametrize(
