@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.pipelines import columns, sinks, tables
+from odradek.apps.pipelines import columns, lakes, sinks, tables
 from odradek.apps.pipelines.checkpoint import Checkpoint
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.terminal.sentence import Sentence
@@ -28,6 +28,8 @@ def check_columns(
         output = pipeline.outputs[name]
         if not isinstance(output.sink, sinks.Parquet | sinks.LakeTable | sinks.ParquetTable):
             continue
+        if isinstance(output.sink, sinks.LakeTable):
+            _check_names(name, output.sink.format, rows.columns)
         query = f"sink-{name}"
         now: dict[str, Any] = {
             "columns": rows.schema.jsonValue(),
@@ -47,6 +49,16 @@ def check_columns(
         noted[query] = now
     if noted != held:
         checkpoint.note_columns(noted)
+
+
+def _check_names(sink: str, form: str, names: Sequence[str]) -> None:
+    """Iceberg writes columns of any name, and then refuses to read some."""
+    taken = [each for each in names if form == "iceberg" and each in lakes.ICEBERG_NAMES]
+    if taken:
+        raise Sentence(
+            f"sink {sink}: Iceberg keeps the names {', '.join(taken)} for itself and would not read the table: let the "
+            "dataset leave these columns out, or rename them."
+        )
 
 
 def _before(

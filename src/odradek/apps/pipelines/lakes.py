@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXTENSIONS = "spark.sql.extensions"
+ICEBERG_NAMES = ("_file", "_pos", "_deleted", "_spec_id", "_partition")
+"""Columns that Iceberg adds to every table that is read."""
+
 ICEBERG_CATALOG = "odradek_iceberg"
 
 

@@ -86,7 +86,9 @@ class QueryCount:
         for source in report.get("sources") or []:
             held = source.get("endOffset")
             merge_offsets(offsets, parse_offsets(held if isinstance(held, str) else json.dumps(held)))
-        self.offsets |= offsets
+        self.offsets = (
+            self.offsets | offsets
+        )  # A new one: threads that draw and serve metrics may be reading the other.
         return True
 
 
@@ -157,6 +159,12 @@ class Run:
             for expectation, count in each.unmet.items():
                 found[expectation] = max(count, found.get(expectation, 0))
         return found
+
+    def topics(self) -> set[str]:
+        """All that are read, and those that a pattern has found so far."""
+        named = {name for streams in self._reads.values() for each in streams for name in each.topics}
+        found = {at.topic for each in self.queries.values() for at in each.offsets}
+        return named | found | {at.topic for at in self.ends}
 
     def positions(self) -> dict[TopicPartition, int]:
         """Up to where every query that reads a partition has finished with it, and be it looking for dead letters.

@@ -122,7 +122,7 @@ def run(
         streams = [each for read in streams_of(pipeline).values() for each in read]
         watch = BrokerWatch(
             session,
-            lambda: {at.topic for at in running.ends} | {name for each in streams for name in each.topics},
+            running.topics,
             teller.say,
             topic_ids=topics.ask_of,
             read_committed=_read_committed(streams),
@@ -278,7 +278,7 @@ class _Shift:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
                     active = {name: each for name, each in self._queries.items() if each.isActive}
-                    self._run.ends |= self._watch.ends
+                    self._run.ends = self._run.ends | self._watch.ends
                     if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
                         self._tell(active)

@@ -209,3 +209,13 @@ def test_a_log_hears_of_what_takes_long_and_of_nothing_else(
     with Teller("p", quiet=True) as teller, teller.during("starting Spark"):
         teller.note("metrics are somewhere.")
     assert capsys.readouterr().err == ""
+
+
+def test_whoever_reads_what_a_query_has_done_is_not_disturbed_by_more() -> None:
+    """The line is drawn, and metrics are served, by threads of their own."""
+    run = aimed(run_of(lake=("t",)), {T0: 100, T1: 100})
+    note(run, "lake", 0, 1, {"t": {"0": 1}})
+    reading = iter(run.queries["sink-lake"].offsets)
+    note(run, "lake", 1, 1, {"t": {"1": 1}})
+    assert list(reading) == [T0]
+    assert run.reached() == {T0: 1, T1: 1}
