@@ -17,6 +17,8 @@ from odradek.apps.pipelines import schemas
 from odradek.apps.pipelines.registry import Registries, Registry, with_definitions
 from odradek.apps.pipelines.trial import Trial
 from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, of_kind
+from odradek.client.settings import ADMIN_TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,6 +203,16 @@ def test_who_is_let_in(registry: RegistryServer) -> None:
     ):
         with pytest.raises(Sentence, match=told):
             Registry(registry.url, options)
+
+
+def test_what_properties_say_of_a_registry_is_for_no_client(registry: RegistryServer) -> None:
+    registry.register(3, "payments-value", FIRST)
+    registry.authorization = "Bearer token"
+    told = {"schema.registry.url": registry.url, "schema.registry.bearer.auth.token": "token", "acks": "all"}
+    assert of_kind(told, ADMIN_TABLE) == {}
+    session = Session({"bootstrap.servers": "127.0.0.1:1", **told})
+    known = Registries(session.registry).resolve("payments", schemas.avro(WANTED, registry_prefix=True), ["payments"])
+    assert [(each.schema_id, json.loads(each.schema)) for each in known.writers] == [(3, json.loads(FIRST))]
 
 
 def test_a_registry_that_is_not_there(registry: RegistryServer) -> None:

@@ -57,7 +57,10 @@ def as_written(text: Column, struct: StructType) -> Column:
     element = StructType([*(doubtful.fields if isinstance(doubtful, StructType) else [])]).add(END, StringType())
     together = F.concat(F.lit("["), text, F.lit(f',{{"{END}":"'), F.xxhash64(text).cast("string"), F.lit('"}]'))
     parsed = F.from_json(together, ArrayType(element))
-    return parsed if isinstance(doubtful, StructType) else F.when(~_ends_at_its_first_brace(text), parsed)
+    alone = _ends_at_its_first_brace(text)
+    if not isinstance(doubtful, StructType):
+        return F.when(~alone, parsed)
+    return F.when(alone, F.array(F.from_json(text, element))).otherwise(parsed)
 
 
 def nothing_behind(text: Column, written: Column) -> Column:
@@ -70,11 +73,13 @@ def nothing_behind(text: Column, written: Column) -> Column:
 
 
 def _ends_at_its_first_brace(text: Column) -> Column:
-    """Whether the first closing brace is the last character: an object ends at one, so there is nothing behind it."""
+    """Whether the first closing brace is the last character: an object ends at one, so there is nothing behind it.
+
+    Objects without objects in them and without spaces behind are told by this alone, and need no second look.
+    """
     from pyspark.sql import functions as F
 
-    trimmed = F.rtrim(text, F.lit(" \t\r\n"))
-    return F.instr(trimmed, "}") == F.length(trimmed)
+    return F.instr(text, "}") == F.length(text)
 
 
 def misfit(parsed: Column, written: Column, text: Column, struct: StructType, epoch: str | None) -> Column:

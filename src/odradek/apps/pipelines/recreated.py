@@ -31,7 +31,7 @@ class KnownTopic:
     """Empty where the brokers tell none."""
 
     generation: int = 0
-    """How often it was seen to be recreated: with one timestamp, a record of a later generation is the newer one."""
+    """How often it was seen to be recreated, which is all there is to tell by where there are no ids."""
 
 
 class Topics(Protocol):
@@ -58,9 +58,10 @@ class TopicWatch:
         self._there: set[str] = set()
 
     @property
-    def generations(self) -> dict[str, int]:
-        """Of every topic how often it was seen to be recreated."""
-        return {name: each.generation for name, each in self.known.items()}
+    def incarnations(self) -> dict[str, str]:
+        """Of every topic what tells it from those of its name before: its id, or how often it was seen to change where
+        brokers tell no ids."""
+        return {name: each.topic_id or f"#{each.generation}" for name, each in self.known.items()}
 
     @property
     def topic_ids(self) -> dict[str, str]:

@@ -358,7 +358,7 @@ class _Shift:
         place = Path(self._checkpoint.query(query))
         return Following(
             topic=only,
-            ids=lambda: self._topics.topic_ids,
+            ids=lambda: self._topics.incarnations,
             positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
             ends=lambda: dict(self._run.ends),
         )
