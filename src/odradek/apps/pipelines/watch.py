@@ -70,7 +70,8 @@ class BrokerWatch:
         try:
             yield
         finally:
-            loop.call_soon_threadsafe(stopped.set)
+            with contextlib.suppress(RuntimeError):  # The loop has ended already.
+                loop.call_soon_threadsafe(stopped.set)
             thread.join()
 
     @property
