@@ -35,6 +35,9 @@ KEPT_VERSIONS = 2
 ORDER = "_order"
 """A column of the files that readers of the table do not see: what the next batch needs to know of a row."""
 
+COUNTED = "#"
+"""How a number begins that stands for an id where brokers tell none."""
+
 MERGED_IN, MERGED_AT = "_merged_in", "_merged_at"
 GONE = "_gone"
 SORTING = ("_topic", "_partition", "_offset", "_timestamp")
@@ -263,13 +266,13 @@ def next_fence(
 
 
 def incarnations(before: Mapping[str, list[str]], ids: Mapping[str, str]) -> dict[str, list[str]]:
-    """The ids that topics of a name had, one after the other; one that was not known is that of the first."""
+    """The ids that topics of a name had, one after the other. One that brokers had no id for gets it when they do."""
     known = {name: list(held) for name, held in before.items()}
     for name, topic_id in ids.items():
         held = known.setdefault(name, [topic_id])
-        if held[-1] == "":
+        if held[-1].startswith(COUNTED) and not topic_id.startswith(COUNTED):
             held[-1] = topic_id
-        if topic_id and topic_id not in held:
+        if topic_id not in held:
             held.append(topic_id)
     return known
 
