@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,39 @@ from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+OWNER = "_odradek_checkpoint"
+"""A file in a lake; readers pass over names that begin like this."""
+
+
+@contextlib.contextmanager
+def owned(places: Mapping[str, Path], checkpoint: Checkpoint) -> Iterator[None]:
+    """While this holds, nobody else writes these lakes, and afterwards they say whose they are; a Sentence if somebody
+    does. Two pipelines with checkpoints of their own could write one lake at once, and then each would take the
+    other's batches for its own."""
+    with contextlib.ExitStack() as held:
+        for name, place in places.items():
+            place.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((place / OWNER).open("a+"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Sentence(
+                    f"sink {name}: another pipeline writes {place} at the same time: give each its own."
+                ) from None
+            file.truncate(0)
+            file.write(checkpoint.writer_id)
+            file.flush()
+        yield
+
+
+def owner_of(place: Path) -> str | None:
+    """The checkpoint whose pipeline writes a lake, or did last; None where that is not known."""
+    try:
+        return (place / OWNER).read_text() or None
+    except FileNotFoundError:
+        return None
 
 
 def check_columns(

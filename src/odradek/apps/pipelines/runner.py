@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines import dead_letters, expectations, failures, schemas, sinks, sources
-from odradek.apps.pipelines.agreement import check_columns
+from odradek.apps.pipelines.agreement import check_columns, owned, owner_of
 from odradek.apps.pipelines.brokers import Brokers, lost_by_query
 from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
@@ -95,6 +95,8 @@ def run(
             brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)) or pipeline.has_letters_of_rows)
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
+        if checkpoint.is_local:
+            open_things.enter_context(owned(parquet_places(pipeline, wishes.data), checkpoint))
         running = Run(pipeline.name, streams_of(pipeline))
         topics = _topic_watch(pipeline, checkpoint, brokers, teller.note)
         with teller.during("comparing the checkpoint with the topics"):
@@ -150,7 +152,8 @@ def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
         return
     for name, place in parquet_places(pipeline, base).items():
         held = read_log(place).latest
-        if held > checkpoint.begun(f"sink-{name}"):
+        owner = owner_of(place)
+        if held > checkpoint.begun(f"sink-{name}") or (held >= 0 and owner not in (None, checkpoint.writer_id)):
             raise Sentence(
                 f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
                 "new batches for those: move it away, give the sink another path, or write it anew: "
