@@ -126,7 +126,7 @@ def test_what_cannot_work_is_refused_in_a_sentence(pipeline: Load, written: Writ
 
     with pytest.raises(Sentence, match="holds other things already"):
         trial.run(checkpoint=str(tmp_path))
-    failing = NUMBERS.replace('F.col("n") * 2', 'F.udf(lambda n: 1 // (n - 10), "int")("n")')
+    failing = NUMBERS.replace('F.col("n") * 2', 'F.udf(lambda n: 1 // (n - 10), "bigint")("n")')
     trial.send("numbers", {"n": 10}, partition=0)
     told = refusal(failing)
     assert "ZeroDivisionError" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -14,15 +15,18 @@ from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session, one_sentence, reach
 from odradek.client.admin import Admin
 from odradek.client.admin.base import Outcomes
+from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.admin.topics import NewTopic
 from odradek.client.cluster import TopicInfo, TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.client.offsets import CommittedOffset
 from odradek.configdef import did_you_mean
+from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
+MAX_MESSAGE_BYTES = "max.message.bytes"
 SETTLING_S = 20.0
 """How long partitions of a new topic may take to get leaders."""
 
@@ -66,6 +70,14 @@ class Brokers:
             return named
         existing = self._ask(lambda admin: admin.list_topics())
         return named | {topic.name for topic in existing for each in streams if each.reads(topic.name)}
+
+    def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
+        """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
+        return self._ask(lambda admin: topic_ids_of(admin, names, patterns))
+
+    def largest_batch(self, topic: str) -> int | None:
+        """How large a batch of a topic may be (max.message.bytes); None where brokers do not tell."""
+        return self._ask(lambda admin: _largest_batch(admin, topic))
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         self._ask(lambda admin: _create(admin, name, partitions, dict(configs or {})))
@@ -115,11 +127,23 @@ def lost(
             texts.append(f"{partition} is not there any more")
         elif offset < begin:
             texts.append(f"{partition} begins at {begin} now, and offsets {offset} to {begin - 1} were not read")
-        elif offset > end:
-            texts.append(
-                f"{partition} ends at {end} now, but was read up to {offset}: it is another topic of this name"
-            )
     return texts
+
+
+def lost_by_query(
+    read_up_to: Mapping[str, Mapping[TopicPartition, int]],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> list[str]:
+    """The same for several queries, which are named where only some of them have lost it: a sink that was taken out of
+    the file and comes back is as far as it was."""
+    found: dict[str, list[str]] = {}
+    for query, offsets in read_up_to.items():
+        for text in lost(offsets, begins, ends):
+            found.setdefault(text, []).append(query)
+    return [
+        text if len(queries) == len(read_up_to) else f"{', '.join(queries)}: {text}" for text, queries in found.items()
+    ]
 
 
 async def _made(session: Session) -> Admin:
@@ -185,6 +209,28 @@ async def _settled(admin: Admin, names: Collection[str]) -> None:
             )
         if waiting:
             await asyncio.sleep(0.05)
+
+
+async def _largest_batch(admin: Admin, topic: str) -> int | None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    described = (await admin.describe_configs([resource], keys=[MAX_MESSAGE_BYTES]))[resource]
+    if isinstance(described, KafkaError):
+        return None  # Whoever may not look at settings has to do without.
+    told = [each.value for each in described if each.name == MAX_MESSAGE_BYTES and each.value is not None]
+    return int(told[0]) if told else None
+
+
+async def topic_ids_of(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:
+    """The ids of topics and of those that match, as far as there are any; empty where brokers tell none."""
+    described = await admin.describe_topics(sorted(names))
+    found = {name: topic for name, topic in described.items() if not isinstance(topic, KafkaError)}
+    if patterns:
+        for topic in await admin.list_topics():
+            if any(re.fullmatch(pattern, topic.name) for pattern in patterns):
+                found[topic.name] = topic
+    return {
+        name: "" if topic.topic_id == ZERO_UUID else uuid_text(topic.topic_id) for name, topic in sorted(found.items())
+    }
 
 
 async def offsets_of(admin: Admin, topics: Collection[str], *, read_committed: bool = False) -> Spans:

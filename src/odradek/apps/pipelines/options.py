@@ -42,8 +42,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_places(resetting)
     resetting.add_argument("--yes", action="store_true", help="yes, forget it")
     resetting.add_argument(
-        "--delete-files", action="store_true", help="delete the Parquet files of its sinks, too, so that none is twice"
+        "--delete-files",
+        action="store_true",
+        help="delete the Parquet files and tables of its sinks, too, so that none is twice",
     )
+    resetting.add_argument("--sink", metavar="NAME", help="only this one; the others go on where they are")
     compacting = _action(
         actions, "compact", "put the small files of a pipeline's lake together; it must not be running"
     )
@@ -85,6 +88,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--available-now", action="store_true", help="read what is there now, then stop")
     parser.add_argument(
         "--allow-data-loss", action="store_true", help="go on where records are gone before they were read"
+    )
+    parser.add_argument(
+        "--topic-recreated",
+        choices=("start-over", "skip"),
+        help="where a topic was deleted and created again: read the new one from its beginning, or go on at its end "
+        "(default: stop and say so)",
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="json: a line for every batch")
     parser.add_argument("--timings", action="store_true", help="say in the end where the time went")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines.checkpoint import merge_offsets, parse_offsets
+from odradek.apps.pipelines.expectations import counted
 from odradek.apps.pipelines.sources import Topic
 from odradek.apps.terminal.output import plural, size_text
 from odradek.apps.terminal.sentence import Sentence
@@ -42,6 +43,8 @@ class QueryCount:
         """Where it begins with a partition of which it has finished nothing yet, as far as that is known."""
         self.last_report = ""
         """The moment that Spark's latest report bears, of those that were noted."""
+        self.unmet: dict[tuple[str, str], int] = {}
+        """By dataset and expectation, how many rows did not meet it."""
         self._last_batch: tuple[str, int] = ("", -1)
 
     @property
@@ -77,6 +80,8 @@ class QueryCount:
         self.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
         self.state_rows = sum(int(each.get("numRowsTotal", 0)) for each in operators)
         self.state_bytes = sum(int(each.get("memoryUsedBytes", 0)) for each in operators)
+        for expectation, count in counted(report).items():
+            self.unmet[expectation] = self.unmet.get(expectation, 0) + count
         offsets: dict[TopicPartition, int] = {}
         for source in report.get("sources") or []:
             held = source.get("endOffset")
@@ -145,6 +150,15 @@ class Run:
     def late_rows(self) -> int:
         """Each once, although several sinks drop the same."""
         return self._once(lambda sink: sink.late_rows)
+
+    @property
+    def unmet(self) -> dict[tuple[str, str], int]:
+        """By dataset and expectation, how many rows did not meet it, in the sink that has read most of the dataset."""
+        found: dict[tuple[str, str], int] = {}
+        for each in self.sinks:
+            for expectation, count in each.unmet.items():
+                found[expectation] = max(count, found.get(expectation, 0))
+        return found
 
     def topics(self) -> set[str]:
         """All that are read, and those that a pattern has found so far."""
@@ -216,6 +230,7 @@ class Run:
             "records_per_second": round(self.records_read / seconds, 1) if seconds else 0.0,
             "dead_letters": self.dead_letters,
             "late_rows": self.late_rows,
+            "expectations": nested(self.unmet),
             "lag": {str(partition): behind for partition, behind in self.lag().items()},
             "queries": {
                 each.name: {
@@ -254,6 +269,7 @@ class Run:
             parts.append(plural(self.dead_letters, "dead letter"))
         if self.late_rows:
             parts.append(f"{plural(self.late_rows, 'row')} too late")
+        parts += [f"{plural(n, 'row')} of {dataset} not {name}" for (dataset, name), n in self.unmet.items() if n]
         if doing:
             parts.insert(0, doing)
         if self.goal:
@@ -274,11 +290,21 @@ class Run:
             )
         if self.dead_letters:
             lines.append(f"  dead letters: {self.dead_letters:,} to {dead_letter_topic}")
+        for (dataset, name), count in self.unmet.items():
+            lines.append(f"  expectation {name} of {dataset}: not met by {plural(count, 'row')}")
         left = sum(self.lag().values())
         if left:
             came = ", which came after the run began" if self.goal is not None and not self.left() else ""
             lines.append(f"  left to read: {plural(left, 'record')}{came}")
         return lines
+
+
+def nested(unmet: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """`{"large": {"positive": 2}}`."""
+    found: dict[str, dict[str, int]] = {}
+    for (dataset, name), count in unmet.items():
+        found.setdefault(dataset, {})[name] = count
+    return found
 
 
 def _percent(done: int, whole: int) -> int:
@@ -313,6 +339,8 @@ def exposition(run: Run) -> str:
     family("state_rows", "gauge", "Rows of state.", per_query("state_rows"))
     family("state_bytes", "gauge", "Memory that state takes.", per_query("state_bytes"))
     family("dead_letters_total", "counter", "Records that did not fit.", [("", run.dead_letters)])
+    unmet = [(f',dataset="{dataset}",expectation="{name}"', count) for (dataset, name), count in run.unmet.items()]
+    family("expectation_failures_total", "counter", "Rows that did not meet what is expected.", unmet)
     family(
         "lag_records",
         "gauge",

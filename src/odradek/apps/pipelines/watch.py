@@ -38,17 +38,22 @@ class BrokerWatch:
         topics: Callable[[], Collection[str]],
         say: Callable[[str], None],
         *,
+        topic_ids: Callable[[Admin], Awaitable[dict[str, str]]] | None = None,
         read_committed: bool = True,
     ) -> None:
         self._session = session
         self._topics = topics
         self._say = say
+        self._ask_ids = topic_ids
         self._read_committed = read_committed
         self._known: dict[int, BrokerInfo] = {}
         self._away: dict[int, float] = {}
         self._needed: set[int] = set()
         self.ends: dict[TopicPartition, int] = {}
         """Where topics end, as of late."""
+
+        self.topic_ids: dict[str, str] = {}
+        """The ids of those that are read, as of late; nothing until they were asked for."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -115,9 +120,10 @@ class BrokerWatch:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 found = await offsets_of(admin, self._topics(), read_committed=self._read_committed)
+                ids = {} if self._ask_ids is None else await self._ask_ids(admin)
         except (TimeoutError, ClientError, KafkaError):
             return  # They stay as old as they are.
-        self.ends = found[1]
+        self.ends, self.topic_ids = found[1], ids
 
 
 async def _often(look: Callable[[], Awaitable[None]], pause_s: float) -> Never:

@@ -32,6 +32,9 @@ REACH_S = 10.0
 PATIENCE = {"socket.connection.setup.timeout.ms": "5000", "default.api.timeout.ms": "30000"}
 """A person is less patient than a service; a file or a profile may say otherwise."""
 
+REGISTRY_PREFIX = "schema.registry."
+"""Settings that are no client's: where the schemas of records are, and what lets pipelines in there."""
+
 LISTING_PATIENCE_MS = 4_000
 """How long a command that only looks waits for a broker or a controller that does not answer: it shows the rest."""
 
@@ -46,6 +49,11 @@ class Session:
     @property
     def bootstrap(self) -> str:
         return self._settings[BOOTSTRAP]
+
+    @property
+    def registry(self) -> dict[str, str]:
+        """What the settings say about a schema registry."""
+        return {name: text for name, text in self._settings.items() if name.startswith(REGISTRY_PREFIX)}
 
     def admin(self) -> Admin:
         return self._client(ADMIN_TABLE).admin()
@@ -114,7 +122,9 @@ def of_kind(settings: Mapping[str, str], table: ConfigTable) -> dict[str, str]:
     """Without what is meant for other kinds of clients: one file serves all of them."""
     others = (ADMIN_TABLE, PRODUCER_TABLE, CONSUMER_TABLE)
     return {
-        name: text for name, text in settings.items() if name in table or not any(name in other for other in others)
+        name: text
+        for name, text in settings.items()
+        if name in table or not (any(name in other for other in others) or name.startswith(REGISTRY_PREFIX))
     }
 
 

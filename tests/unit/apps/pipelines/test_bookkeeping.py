@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.apps.pipelines import runner, scaffold
-from odradek.apps.pipelines.brokers import lost
+from odradek.apps.pipelines.brokers import lost, lost_by_query
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import analysis, sentence
@@ -167,6 +167,40 @@ def test_a_checkpoint_belongs_to_one_pipeline_and_one_run(tmp_path: Path) -> Non
     assert not Path(place).exists()
 
 
+def test_a_sink_that_comes_back_is_known(tmp_path: Path) -> None:
+    """Its offsets are still in the checkpoint, so it may go on with them, but only over what it read before."""
+    place = str(tmp_path / "checkpoint")
+    with_side = pipeline()
+    with_side.file = "p.py"
+    with_side.source("u", sources.topic("u"))
+    with_side.sink("side", "t", sinks.parquet("side"))
+    with Checkpoint(place, with_side).taken():
+        pass
+    without = pipeline()
+    with Checkpoint(place, without).taken():
+        pass
+    with Checkpoint(place, with_side).taken():
+        pass
+    other = pipeline()
+    other.file = "p.py"
+    other.source("u", sources.topic("u"))
+    other.sink("side", "u", sinks.parquet("side"))
+    checkpoint = Checkpoint(place, other, options=f"--checkpoint {place}")
+    with pytest.raises(Sentence) as refused, checkpoint.taken():
+        pass
+    assert "sink-side has changed since the checkpoint" in str(refused.value)
+    assert "what it reads was topic t, is topic u" in str(refused.value)
+    command = f"odradek pipeline reset p.py --checkpoint {place} --sink side --yes"
+    assert command in str(refused.value)
+
+    (tmp_path / "checkpoint" / "sink-side" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "sink-lake" / "offsets").mkdir(parents=True)
+    checkpoint.remove_query("sink-side")
+    with checkpoint.taken():
+        assert not (tmp_path / "checkpoint" / "sink-side").exists()
+        assert (tmp_path / "checkpoint" / "sink-lake").exists()
+
+
 def test_nobody_elses_directory_is_used_or_removed(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     for use in (
@@ -181,11 +215,17 @@ def test_nobody_elses_directory_is_used_or_removed(tmp_path: Path) -> None:
 def test_what_was_lost() -> None:
     begins, ends = {T0: 5, T1: 0}, {T0: 9, T1: 3}
     assert lost({T0: 5, T1: 3}, begins, ends) == []
-    assert lost({T0: 4, T1: 4, TopicPartition("u", 0): 1}, begins, ends) == [
+    assert lost({T0: 4, T1: 3, TopicPartition("u", 0): 1}, begins, ends) == [
         "t-0 begins at 5 now, and offsets 4 to 4 were not read",
-        "t-1 ends at 3 now, but was read up to 4: it is another topic of this name",
         "u-0 is not there any more",
     ]
+
+
+def test_what_one_of_several_queries_has_lost() -> None:
+    begins, ends = {T0: 5}, {T0: 9}
+    text = "t-0 begins at 5 now, and offsets 2 to 4 were not read"
+    assert lost_by_query({"sink-a": {T0: 2}, "sink-b": {T0: 2}}, begins, ends) == [text]
+    assert lost_by_query({"sink-a": {T0: 7}, "sink-b": {T0: 2}}, begins, ends) == [f"sink-b: {text}"]
 
 
 def test_what_spark_does_not_understand_is_one_sentence() -> None:
@@ -205,6 +245,11 @@ def test_what_spark_does_not_understand_is_one_sentence() -> None:
         (
             "Job aborted\nCaused by: java.lang.IllegalStateException: deep\n\tat x",
             "failed: java.lang.IllegalStateException: deep",
+        ),
+        (
+            "py4j.Py4JException: An exception was raised. Return Message: Traceback (most recent call last):\n  File\n"
+            "odradek.apps.terminal.sentence.Sentence: another writes it.\n\n\tat py4j",
+            "sink-lake failed: another writes it (all of it: log)",
         ),
         ("Traceback …\nValueError: seven\n", "failed: ValueError: seven (all of it: log); the checkpoint is intact"),
     ],
@@ -229,7 +274,7 @@ def test_a_dead_letter_is_read_from_its_headers() -> None:
     headers = (("mine", b"1"), *((PREFIX + name, value) for name, value in told.items()))
     record = ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", headers, 0, False)
     letter = read_record(record)
-    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41), "why", (("mine", b"1"),))
+    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41, "", ""), "why", (("mine", b"1"),))
     with pytest.raises(Sentence, match=r"offset 5 of p\.dead-letters-0 is no dead letter"):
         read_record(ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", (), 0, False))
 
@@ -274,6 +319,8 @@ def test_what_could_not_be_committed_is_committed_later(
         run,
         None,  # type: ignore[arg-type]
         Teller("p"),
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
     )
     shift._commit()
