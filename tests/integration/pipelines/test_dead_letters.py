@@ -106,6 +106,24 @@ def test_a_row_that_is_too_large_for_a_topic(pipeline: Load, written: Written, k
     assert [row["n"] for row in trial.rows("lake")] == [1], "it has gone on from there"
 
 
+def test_a_row_that_is_too_large_can_be_a_dead_letter(pipeline: Load, written: Written, kafka: RunningNode) -> None:
+    make_topic(kafka.bootstrap_servers, "numbers")
+    to_topic = NUMBERS.replace('sinks.parquet("lake", files=1)', 'sinks.topic("copies", too_large="dead-letter")')
+    with pytest.raises(Sentence, match=r"has no _topic, _partition, .*: keep these columns, or say too_large='stop'"):
+        pipeline(written(to_topic)).run()
+    trial = pipeline(written(to_topic.replace('numbers.select("n", "text")', "numbers")))
+    near, far = b"x" * 1_047_900, b"x" * 5_000_000
+    for text in (b"small", near, far):
+        send(kafka.bootstrap_servers, "numbers", (b'{"n": 1, "text": "%s"}' % text, []))
+    ran = trial.run(checkpoint=str(trial.directory / "other"))
+    assert [len(row["text"]) for row in trial.rows("lake")] == [5, len(near)]
+    (letter,) = trial.dead_letters()
+    assert (letter.offset, letter.truncated, letter.dataset) == (2, "value", "all_of_them")
+    assert letter.reason.startswith("the record for topic copies is too large: 50001")
+    assert ran.dead_letters == 1
+    assert sum(trial.committed().values()) == 3
+
+
 def test_each_is_sent_back_once(pipeline: Load, written: Written) -> None:
     trial = pipeline(written(NUMBERS))
     trial.send("numbers", "?", b"\xff", "[1]", partition=0)

@@ -230,7 +230,7 @@ class Checkpoint:
 
 def query_names(pipeline: Pipeline) -> list[str]:
     """Every query of a run: the dead letters of each source that can have some, then the sinks."""
-    letters = [f"dead-letters-{name}" for name in (*refusing(pipeline), *pipeline.doubted)]
+    letters = [f"dead-letters-{name}" for name in (*refusing(pipeline), *pipeline.doubted, *pipeline.sized)]
     return [*letters, *(f"sink-{name}" for name in pipeline.outputs)]
 
 
@@ -253,6 +253,11 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
     for name in pipeline.doubted:
         found[f"dead-letters-{name}"] = {
             "what it reads": [pipeline.sources[each].text for each in pipeline.streams(name)]
+        }
+    for name in pipeline.sized:
+        dataset = pipeline.outputs[name.removeprefix("sink-")].dataset
+        found[f"dead-letters-{name}"] = {
+            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(dataset)]
         }
     for name, output in pipeline.outputs.items():
         place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")

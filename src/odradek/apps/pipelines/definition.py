@@ -35,7 +35,19 @@ PARTS = {
     "sinks",
 }
 KINDS = ("parquet", "delta", "iceberg", "topic", "console")
-SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions", "deleted", "options"}
+SINKS = {
+    "from",
+    *KINDS,
+    "partition_by",
+    "files",
+    "compact_after",
+    "key",
+    "mode",
+    "partitions",
+    "deleted",
+    "options",
+    "too_large",
+}
 
 
 def load(file: str) -> Pipeline:
@@ -243,9 +255,13 @@ def _sink(path: Path, name: str, each: dict[str, Any]) -> sinks.Sink:
             return sinks.iceberg(str(each["iceberg"]), partition_by=partition_by, files=files)
         case "topic":
             partitions, deleted = each.get("partitions", -1), each.get("deleted")
-            options = _options(each.get("options"))
             return sinks.topic(
-                str(each["topic"]), key=each.get("key"), partitions=partitions, deleted=deleted, options=options
+                str(each["topic"]),
+                key=each.get("key"),
+                partitions=partitions,
+                deleted=deleted,
+                options=_options(each.get("options")),
+                too_large=each.get("too_large", "stop"),
             )
     return sinks.console()
 

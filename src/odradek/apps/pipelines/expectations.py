@@ -44,7 +44,7 @@ def met(rows: DataFrame, dataset: str, expected: Sequence[Expectation]) -> DataF
     if not expected:
         return rows
     if dead_lettered(expected):
-        _need_origin(rows, dataset)
+        need_origin(rows, dataset, "on_fail='drop'")
     held = {each.name: _holds(each) for each in expected}
     counts = [F.count(F.when(~held[each.name], F.lit(1))).alias(each.name) for each in expected]
     rows = rows.observe(f"{OBSERVED}{dataset}", *counts)
@@ -97,10 +97,11 @@ def _told(rows: DataFrame) -> Column:
     return F.substring(text, 1, TOLD_CHARACTERS)
 
 
-def _need_origin(rows: DataFrame, dataset: str) -> None:
+def need_origin(rows: DataFrame, dataset: str, otherwise: str) -> None:
+    """A Sentence if rows that may become dead letters do not say where they are from."""
     missing = [name for name in ORIGIN if name not in rows.columns]
     if missing:
         raise Sentence(
             f"dataset {dataset}: rows that become dead letters must say where they are from, but it has no "
-            f"{', '.join(missing)}: keep these columns, or say on_fail='drop'."
+            f"{', '.join(missing)}: keep these columns, or say {otherwise}."
         )

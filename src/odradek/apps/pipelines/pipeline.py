@@ -176,6 +176,20 @@ class Pipeline:
         return tuple(sorted({each.sink.format for each in self.outputs.values() if isinstance(each.sink, LakeTable)}))
 
     @property
+    def sized(self) -> dict[str, ToTopic]:
+        """By the names of their sinks, the topics whose rows become dead letters where they are too large."""
+        return {
+            f"sink-{name}": output.sink
+            for name, output in self.outputs.items()
+            if isinstance(output.sink, ToTopic) and output.sink.too_large == "dead-letter"
+        }
+
+    @property
+    def has_letters_of_rows(self) -> bool:
+        """Whether rows of datasets can become dead letters."""
+        return bool(self.doubted or self.sized)
+
+    @property
     def doubted(self) -> dict[str, list[Expectation]]:
         """Datasets of which rows can become dead letters, as far as some sink depends on them."""
         used = {name for output in self.outputs.values() for name in self.order(output.dataset)}

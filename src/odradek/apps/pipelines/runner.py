@@ -92,7 +92,7 @@ def run(
         teller = open_things.enter_context(Teller(pipeline.name, wishes.form, quiet=wishes.quiet, timings=timings))
         brokers = open_things.enter_context(Brokers(session))
         with teller.during(f"asking {brokers.bootstrap} for the topics"):
-            brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline) or pipeline.doubted))
+            brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)) or pipeline.has_letters_of_rows)
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         if checkpoint.is_local:
@@ -180,6 +180,8 @@ def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
     for name, output in pipeline.outputs.items():
         streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
         found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
+        if f"sink-{name}" in pipeline.sized:
+            found[f"dead-letters-sink-{name}"] = found[f"sink-{name}"]
     return found
 
 
@@ -264,6 +266,14 @@ class _Shift:
                 starting = f"dead-letters-{name}"
                 failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
                 self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name, **kept))
+            for name, sink in self._pipeline.sized.items():
+                starting = f"dead-letters-{name}"
+                output = self._pipeline.outputs[name.removeprefix("sink-")]
+                expectations.need_origin(written[output.name], output.dataset, "too_large='stop'")
+                large = sinks.too_large(written[output.name], sink, self._record_bytes(sink))
+                self._start_dead_letters(
+                    starting, dead_letters.rows(large, self._pipeline.name, output.dataset, **kept)
+                )
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
                 self._start_sink(starting, output, written[output.name])
@@ -334,10 +344,16 @@ class _Shift:
 
     def _letter_bytes(self) -> int:
         """How large a dead letter may be: what producers send, and what the topic takes."""
-        if not refusing(self._pipeline) and not self._pipeline.doubted:
+        if not refusing(self._pipeline) and not self._pipeline.has_letters_of_rows:
             return dead_letters.LIMIT_BYTES
-        sent = int(self._pipeline.dead_letter_options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
-        return min(sent, self._brokers.largest_batch(self._pipeline.dead_letters) or sent)
+        return self._limit(self._pipeline.dead_letter_options, self._pipeline.dead_letters)
+
+    def _record_bytes(self, sink: sinks.ToTopic) -> int:
+        return self._limit(dict(sink.options), sink.name)
+
+    def _limit(self, options: Mapping[str, str], topic: str) -> int:
+        sent = int(options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
+        return min(sent, self._brokers.largest_batch(topic) or sent)
 
     def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
@@ -350,6 +366,7 @@ class _Shift:
                 base=self._wishes.data,
                 writer_id=f"{self._checkpoint.writer_id}/{output.name}",
                 following=self._following(name),
+                limit_bytes=self._record_bytes(self._pipeline.sized[name]) if name in self._pipeline.sized else None,
             ),
         )
 

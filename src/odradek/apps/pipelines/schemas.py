@@ -175,6 +175,13 @@ def encoded(
 ) -> DataFrame:
     """Rows as records for Spark's Kafka sink: `key` names the column that becomes the key, `deleted` the one that says
     where the value is null."""
+    return rows.select(*record_columns(rows, schema, key=key, headers=headers, deleted=deleted))
+
+
+def record_columns(
+    rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str], deleted: str | None = None
+) -> list[Column]:
+    """The parts of those records."""
     from pyspark.sql import functions as F
 
     if deleted is not None and deleted not in rows.columns:
@@ -201,7 +208,7 @@ def encoded(
     if headers:
         pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in headers.items()]
         parts.append(F.array(*pairs).alias("headers"))
-    return rows.select(*parts)
+    return parts
 
 
 class _Reading:

@@ -13,8 +13,12 @@ from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+TOO_LARGE = ("stop", "dead-letter")
+SPARE_BYTES = 128
+"""What a batch of one record needs beside its contents, and some."""
 
 MODES = ("append", "update", "complete")
 
@@ -73,6 +77,8 @@ class ToTopic:
     """The column that says of which rows the value is null: a tombstone."""
 
     options: tuple[tuple[str, str], ...] = ()
+    too_large: str = "stop"
+    """What becomes of rows whose records the topic does not take."""
 
     @property
     def text(self) -> str:
@@ -133,13 +139,17 @@ def topic(
     partitions: int = -1,
     deleted: str | None = None,
     options: Mapping[str, str] | None = None,
+    too_large: str = "stop",
 ) -> ToTopic:
     """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
 
     Where the column `deleted` is true, the value is null: a tombstone, by which a compacted topic forgets the key.
     The topic is created if it is not there, with `partitions` (-1: the broker's choice). `options` are Spark's,
-    `kafka.*` for its producers: kafka.max.request.size for records of more than a megabyte.
+    `kafka.*` for its producers: kafka.max.request.size for records of more than a megabyte. `too_large` says what
+    becomes of rows whose records are larger than that: they `stop` the run, or each is a `dead-letter`.
     """
+    if too_large not in TOO_LARGE:
+        raise Sentence(f"too_large may be {' or '.join(TOO_LARGE)}, not {too_large!r}.")
     if deleted is not None and key is None:
         raise Sentence(f"sinks.topic({name!r}, deleted={deleted!r}) needs a key: a tombstone says which key is gone.")
     return ToTopic(
@@ -150,6 +160,7 @@ def topic(
         partitions,
         deleted,
         tuple(sorted((options or {}).items())),
+        too_large,
     )
 
 
@@ -167,9 +178,10 @@ def writer(
     base: str,
     writer_id: str,
     following: Following | None = None,
+    limit_bytes: int | None = None,
 ) -> DataStreamWriter:
     """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does, `following`
-    is what tables ask about their topics."""
+    is what tables ask about their topics, and of a topic's records those beyond the limit are left out."""
     match sink:
         case Parquet() | LakeTable():
             shaped = rows if sink.files is None else rows.coalesce(sink.files)
@@ -192,7 +204,9 @@ def writer(
             merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id, following)
             return rows.writeStream.outputMode(mode).foreachBatch(merging)
         case ToTopic():
-            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers), deleted=sink.deleted)
+            records = rows.select(*_record(rows, sink))
+            if limit_bytes is not None:
+                records = records.where(_record_size(sink, "") <= limit_bytes)
             return (
                 records.writeStream.outputMode(mode)
                 .format("kafka")
@@ -202,6 +216,29 @@ def writer(
             )
         case Console():
             return rows.writeStream.outputMode(mode).foreachBatch(_Printing(sink.rows))
+
+
+def too_large(rows: DataFrame, sink: ToTopic, limit_bytes: int) -> DataFrame:
+    """The rows whose records are larger than the limit, with the reason."""
+    from pyspark.sql import functions as F
+
+    held = rows.withColumn("_record", F.struct(*_record(rows, sink)))
+    size = _record_size(sink, "_record.")
+    reason = F.concat(F.lit(f"the record for topic {sink.name} is too large: "), size.cast("string"), F.lit(" bytes"))
+    return held.where(size > limit_bytes).withColumn(schemas.REASON, reason).drop("_record")
+
+
+def _record(rows: DataFrame, sink: ToTopic) -> list[Column]:
+    return schemas.record_columns(rows, sink.schema, key=sink.key, headers=dict(sink.headers), deleted=sink.deleted)
+
+
+def _record_size(sink: ToTopic, place: str) -> Column:
+    """How large a record is with the batch that it needs."""
+    from pyspark.sql import functions as F
+
+    fixed = SPARE_BYTES + sum(len(name.encode()) + len(held.encode()) + 10 for name, held in sink.headers)
+    size = F.coalesce(F.length(f"{place}value"), F.lit(0)) + fixed
+    return size + F.coalesce(F.length(f"{place}key"), F.lit(0)) if sink.key is not None else size
 
 
 def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: str) -> DataFrame:

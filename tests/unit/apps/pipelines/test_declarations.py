@@ -12,6 +12,7 @@ import pytest
 
 from odradek.apps.pipelines.checkpoint import query_names, shape
 from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.runner import streams_of
 from odradek.apps.terminal.sentence import Sentence
 from odradek.pipelines import Pipeline, schemas, sinks, sources
 
@@ -46,6 +47,15 @@ def test_raw_records_cannot_be_bad() -> None:
     pipeline.source("bytes", sources.topic("bytes", key=schemas.raw()))
     pipeline.sink("lake", "bytes", sinks.parquet("lake"))
     assert query_names(pipeline) == ["sink-lake"]
+
+
+def test_rows_that_may_be_too_large_have_a_query_of_their_own() -> None:
+    pipeline = Pipeline("copy")
+    pipeline.source("bytes", sources.topic("bytes", key=schemas.raw()))
+    pipeline.sink("copies", "bytes", sinks.topic("copies", too_large="dead-letter"))
+    assert query_names(pipeline) == ["dead-letters-sink-copies", "sink-copies"]
+    assert shape(pipeline)["dead-letters-sink-copies"] == {"what it reads": ["topic bytes"]}
+    assert streams_of(pipeline)["dead-letters-sink-copies"] == streams_of(pipeline)["sink-copies"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +110,7 @@ def test_circles() -> None:
         (lambda: sources.topic("t", tombstones="eat"), "tombstones may be dead-letter or keep"),
         (lambda: sources.topic("t", key=schemas.json("a int")), "a key's schema may be"),
         (lambda: schemas.json(" "), "needs its fields"),
+        (lambda: sinks.topic("t", too_large="cut"), "too_large may be stop or dead-letter, not 'cut'"),
         (lambda: schemas.json("at timestamp", epoch="h"), "epoch may be s, ms, us, ns, not 'h'"),
         (lambda: schemas.json("at timestamp", epoch="s", lossy=True), "leave epoch out, or lossy"),
         (lambda: schemas.avro(RECORD, registry="http://r", ids={1: RECORD}), "registry='…' or ids={…}, not both"),
