@@ -183,6 +183,7 @@ class History:
 
     def _run_and_crash(self) -> bool:
         """Whether all that it had begun was done in the end."""
+        before = {query: newest_commit(query) for query in self._queries()}
         if self._choice is None and self._draw.random() < 0.5:
             step, behind, calls = self._draw.choice(TABLE_STEPS), self._draw.random() < 0.5, self._draw.randrange(2)
             with killing_tables(step, behind=behind, passing=calls) as killed:
@@ -197,17 +198,19 @@ class History:
         else:
             self._run()
         clean = True
-        for query in sorted((self._directory / ".checkpoints" / self._name).glob("*-*")):
-            if query.is_dir() and self._draw.random() < 0.5:
-                clean &= not self._take_back(query)
+        for query in self._queries():
+            # Only a batch of this run: what was begun after an earlier one's commit shows that it was there.
+            if self._draw.random() < 0.5 and newest_commit(query) > before.get(query, -1):
+                self._take_back(query)
+                clean = False
         return clean
 
-    def _take_back(self, query: Path) -> bool:
-        """The disk as it was before the last commits of a query's last batch; whether there was one."""
-        numbers = [int(each.name) for each in (query / "commits").glob("[0-9]*") if each.name.isdecimal()]
-        if not numbers:
-            return False
-        last = max(numbers)
+    def _queries(self) -> list[Path]:
+        return sorted(each for each in (self._directory / ".checkpoints" / self._name).glob("*-*") if each.is_dir())
+
+    def _take_back(self, query: Path) -> None:
+        """The disk as it was before the last commits of a query's last batch."""
+        last = newest_commit(query)
         log = self._directory / "lake" / "_spark_metadata" / str(last)
         parts = [query / "commits" / str(last)]
         if query.name == "sink-lake" and log.exists() and self._draw.random() < 0.5:
@@ -216,7 +219,6 @@ class History:
             part.unlink()
             part.with_name(f".{part.name}.crc").unlink(missing_ok=True)
         self.told.append(f"{query.name}: as before {' and '.join(part.parent.name for part in parts)} {last}")
-        return True
 
     def _change(self) -> None:
         changes = [self._add_partition, self._recreate, self._toggle_extra]
@@ -298,6 +300,10 @@ class History:
 
         for (number, key, kind, topic, partition, at_ms), offset in zip(drawn, asyncio.run(write()), strict=True):
             self._sent.append(Sent(number, key, kind, topic, self._incarnations[topic], partition, offset, at_ms))
+
+
+def newest_commit(query: Path) -> int:
+    return max((int(each.name) for each in (query / "commits").glob("[0-9]*") if each.name.isdecimal()), default=-1)
 
 
 @contextmanager
