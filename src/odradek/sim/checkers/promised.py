@@ -34,6 +34,7 @@ def promised(history: History) -> History:
     if not voided:
         return history
     kept = History(history.durable_topics, synced=history.synced)
+    kept.observers = history.observers
     kept.events = [Unpromised() if _is_of(event, voided) else event for event in history.events]
     return kept
 
