@@ -398,7 +398,7 @@ class History:
         self.durable_topics = durable_topics
         self.synced = synced
         self.observers: tuple[str, ...] = ()
-        """Nodes that never vote. They do not sync the metadata log: a loss of power may bring back what they had cut."""
+        """Nodes that never vote. They do not sync the metadata log: losing power may bring back what they had cut."""
         self.events: list[Event] = []
 
     def add(self, event: Event) -> None:
