@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from odradek.protocol.api import ApiKey
-from odradek.server.routes import Role, routes_of
+from odradek.server.net.routes import Role, routes_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "apis.md"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from odradek.configdef import INT_MAX, LONG_MAX, ConfigKey, value_text
-from odradek.server.broker_configs import RUN_TIME_KEYS
-from odradek.server.settings import NODE_CONFIGS
-from odradek.server.unsupported import NO_EFFECT
+from odradek.server.configs.dynamic import RUN_TIME_KEYS
+from odradek.server.configs.settings import NODE_CONFIGS
+from odradek.server.configs.unsupported import NO_EFFECT
 from odradek.storage.config import TOPIC_CONFIGS
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "configs.md"
@@ -16,8 +16,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "configs.md"
 HEAD = """\
 # Configuration
 
-Written by `make docs` from the tables in `server/settings.py`, `server/unsupported.py` and `storage/config.py`. Names,
-types, defaults and valid values are Kafka 4.3's. How a file is read, and what stops a start:
+Written by `make docs` from the tables in `server/configs/` (`settings.py`, `unsupported.py`) and `storage/config.py`.
+Names, types, defaults and valid values are Kafka 4.3's. How a file is read, and what stops a start:
 [howto/server-properties.md](../howto/server-properties.md).
 """
 

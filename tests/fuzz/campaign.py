@@ -22,11 +22,11 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
-from odradek.server.context import Context
+from odradek.server.handlers.context import Context
 from odradek.server.net.connection import Connection
 from odradek.server.net.listener import ListenerScope
+from odradek.server.net.routes import FastPath
 from odradek.server.node import Node
-from odradek.server.routes import QuickHandler
 from odradek.sim.loop import Crashed
 
 HEALTHY_TOPIC = "nobody-touches-the-healthy-one"
@@ -314,7 +314,7 @@ class Round:
             return known
         if known is not None:
             known[0].wire.lose(None)
-        client = self.rig.connect(self.rig.node.listening.ports[name])
+        client = self.rig.connect(self.rig.node.listeners.ports[name])
         owner = client.wire.owner
         assert isinstance(owner, Connection)
         self._clients[name] = client, owner
@@ -326,12 +326,12 @@ class Round:
                 await self.rig.create_topic(name, PARTITIONS, configs)
 
     def _scope(self, name: str) -> ListenerScope:
-        return self.rig.node.listening.listeners[name].scope
+        return self.rig.node.listeners.by_name[name].scope
 
     def _endpoints(self) -> list[EndpointName]:
         return [
             (name, key, version)
-            for name in self.rig.node.listening.listeners
+            for name in self.rig.node.listeners.by_name
             for key, route in self._scope(name).endpoints.routes.items()
             for version in range(route.min_version, route.max_version + 1)
         ]
@@ -343,8 +343,8 @@ class Round:
             endpoint.decode = self._counted(endpoint.decode, (name, key, version))
             if key == ApiKey.PRODUCE:
                 endpoint.handle = self._silence_noted(endpoint.handle)
-            if endpoint.quick is not None:
-                endpoint.quick = self._quickly_counted(endpoint.quick, (name, key, version))
+            if endpoint.fast_path is not None:
+                endpoint.fast_path = self._fast_counted(endpoint.fast_path, (name, key, version))
 
     def _counted(self, decode: Any, name: EndpointName) -> Any:
         decoded = self.tally.decoded
@@ -364,9 +364,9 @@ class Round:
 
         return noted
 
-    def _quickly_counted(self, quick: QuickHandler, name: EndpointName) -> QuickHandler:
+    def _fast_counted(self, fast: FastPath, name: EndpointName) -> FastPath:
         def counted(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
-            answer = quick(node, frame, position, correlation_id)
+            answer = fast(node, frame, position, correlation_id)
             if answer is not None:
                 self.tally.decoded[name] += 1
                 self._silent += not answer

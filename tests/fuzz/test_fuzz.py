@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.compression import MAX_DECOMPRESSED_BYTES, Compression
 from odradek.server.net.connection import FULL_FRAME_BUFFER_BYTES
-from odradek.server.routes import Role, routes_of
+from odradek.server.net.routes import Role, routes_of
 
 ROUNDS = 25
 REQUESTS_A_ROUND = 4_100

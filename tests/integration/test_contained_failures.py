@@ -27,7 +27,7 @@ def test_a_failure_is_told_wherever_somebody_looks(tmp_path: pathlib.Path, monke
             raise ZeroDivisionError("planted")
         return deciding(image, request, **how)
 
-    monkeypatch.setattr("odradek.server.controller.create_topics", create_topics)
+    monkeypatch.setattr("odradek.server.controller.controller.create_topics", create_topics)
     url = f"http://127.0.0.1:{free_port()}"
     with running_cluster(brokers=1, in_process=True, properties={"odradek.http.listener": url}) as cluster:
         cli = Cli(cluster.bootstrap_servers, tmp_path)

@@ -14,9 +14,9 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 from odradek.replication import follower
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.isr import IsrProposal
 from odradek.replication.partition import Partition, PartitionState
-from odradek.replication.surroundings import Surroundings
 from odradek.replication.truncation import divergence
 from odradek.sim.disk import Device
 from odradek.sim.loop import Life, SimulatedLoop
@@ -33,7 +33,7 @@ class Story:
 
     def __init__(self) -> None:
         self._partitions: dict[int, Partition] = {}
-        self._around: dict[int, Surroundings] = {}
+        self._around: dict[int, BrokerLiveness] = {}
         self._state = PartitionState(NodeId(-1), LeaderEpoch(-1), -1, (), ())
         self._proposals: dict[int, IsrProposal] = {}
         self._now_ms = 0
@@ -64,7 +64,7 @@ class Story:
                 config=config,
                 now_ms=NOW_MS,
             )
-            around = self._around[replica] = Surroundings(max_lag_ms=int(words.get("max-lag", "30000")))
+            around = self._around[replica] = BrokerLiveness(max_lag_ms=int(words.get("max-lag", "30000")))
             around.registered = {each: 10 + each for each in replicas}
             around.active = dict.fromkeys(replicas)
             around.broker_epoch = 10 + replica
@@ -136,7 +136,7 @@ class Story:
         count = int(words.get("records", "1"))
         batch = build_batch([Record(value=b"%d" % each) for each in range(count)], timestamp=NOW_MS)
         before = partition.log.log_end_offset
-        info = partition.append(memoryview(batch), now_ms=NOW_MS, for_all=words.get("acks") == "all")
+        info = partition.append(memoryview(batch), now_ms=NOW_MS, acks_all=words.get("acks") == "all")
         partition.note_append(before, now_ms=self._now_ms, wall_ms=NOW_MS)
         line = f"{number}: append [{info.base_offset},{info.last_offset + 1}) epoch={partition.state.leader_epoch}"
         return [f"{line} hw={partition.log.high_watermark}{self._fate(partition, words)}"]
@@ -168,7 +168,7 @@ class Story:
             cut = f"cut to {own.log.log_end_offset}"
             return [f"{asked}: epoch {diverging.epoch} ended at {diverging.end_offset}, {cut}"]
         lines = []
-        noted = leader.note_fetch(
+        noted = leader.update_follower_fetch_state(
             number,
             fetch_offset=position.fetch_offset,
             log_start_offset=position.log_start_offset,

@@ -16,7 +16,7 @@ from odradek.coordinator.group.consumer_reconciliation import Reconciliation
 from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.runtime import Newest
+from odradek.coordinator.record_format import Newest
 from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage

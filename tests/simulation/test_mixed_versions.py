@@ -20,8 +20,8 @@ from odradek.metadata.image import Image
 from odradek.metadata.image.topics import PartitionRegistration, TopicsDelta
 from odradek.metadata.records import ClearElrRecord, PartitionChangeRecord
 from odradek.protocol.codec import Message
-from odradek.server.isr_changes import IsrChanges
 from odradek.server.node import Node
+from odradek.server.partitions.isr_changes import IsrChanges
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.group_member import Ports
 from odradek.sim.history import History

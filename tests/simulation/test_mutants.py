@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from odradek.protocol.codec import Message
-from odradek.server.dispatch import Endpoint
-from odradek.server.hosted import Hosted
-from odradek.server.replicas import Replicas
+from odradek.server.net.dispatch import Endpoint
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.partitions.replicas import Replicas
 from odradek.sim.run import play
 from odradek.storage.log import AppendInfo, Log
 from odradek.storage.producer_state import Producers
@@ -29,7 +29,7 @@ def test_a_disk_that_lies_about_its_syncs() -> None:
 
 
 def test_a_node_that_acknowledges_before_the_sync_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def flush(self: Replicas, wanted: Iterable[Hosted]) -> None:
+    async def flush(self: Replicas, wanted: Iterable[HostedPartition]) -> None:
         for hosted in wanted:
             hosted.partition.log.flushed(hosted.partition.log.log_end_offset)
 
@@ -86,7 +86,7 @@ def test_a_handler_that_waits_before_it_uses_the_request(monkeypatch: pytest.Mon
             return await handle(context, request)
 
         self.handle = wait_first
-        self.quick = None
+        self.fast_path = None
 
     monkeypatch.setattr(Endpoint, "__init__", slow_init)
     assert caught("not over", power=False, deadline_s=20)

@@ -9,13 +9,13 @@ import pytest
 
 from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.runtime import Newest
+from odradek.coordinator.record_format import Newest
 from odradek.metadata.controller import configs, reassignment
 from odradek.metadata.controller.elections import PartitionChange
 from odradek.metadata.image.topics import TopicImage, forgotten_elr
 from odradek.ports import FileSlice
 from odradek.protocol.codec import Message
-from odradek.server.running_shard import RunningShard
+from odradek.server.coordinators.shard_runner import ShardRunner
 from odradek.sim import operators, replication_cluster
 from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.run import play
@@ -89,7 +89,7 @@ def test_removed_replicas_that_stay_eligible(monkeypatch: pytest.MonkeyPatch) ->
         left = [each for each in candidates if each not in self.isr and each != self.unclean_replica]
         self._elr = () if enough else tuple(left)
 
-    monkeypatch.setattr(PartitionChange, "_settle_elr", settle)
+    monkeypatch.setattr(PartitionChange, "_update_elr", settle)
     assert caught(*LOST, steps=("_move", "_set_min_insync"))
 
 
@@ -109,7 +109,7 @@ def test_another_minimum_that_takes_the_last_candidates(monkeypatch: pytest.Monk
 
 
 def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stubborn(self: RunningShard, chunk_bytes: int) -> None:
+    async def stubborn(self: ShardRunner, chunk_bytes: int) -> None:
         partition_log, newest = self.hosted.partition.log, Newest()
         offset: int = partition_log.log_start_offset
         while offset < partition_log.log_end_offset:
@@ -125,12 +125,12 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
             self.shard.replay(record)
         self.begin()
 
-    monkeypatch.setattr(RunningShard, "load", stubborn)
+    monkeypatch.setattr(ShardRunner, "load", stubborn)
     assert caught("began after it had resigned", steps=("_pass_on_coordinator",))
 
 
 def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunningShard, "forget", lambda self, topics: None)
+    monkeypatch.setattr(ShardRunner, "forget", lambda self, topics: None)
     assert caught("which nobody committed", steps=("_recreate",))
 
 

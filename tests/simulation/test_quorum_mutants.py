@@ -19,13 +19,14 @@ from odradek.metadata.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, e
 from odradek.metadata.raft.state import Role
 from odradek.metadata.raft.voters import Membership, ReplicaKey
 from odradek.protocol.codec import Message
-from odradek.server import controller, replay
-from odradek.server.broker_watch import BrokerWatch
-from odradek.server.lifecycle import BrokerLifecycle
-from odradek.server.metadata_log import MetadataLog
-from odradek.server.quorum import Quorum
-from odradek.server.reached_listeners import ReachedListeners
-from odradek.server.replay import Replay
+from odradek.server.controller import controller
+from odradek.server.controller.broker_watch import BrokerWatch
+from odradek.server.controller.reached_listeners import ReachedListeners
+from odradek.server.membership.lifecycle import BrokerLifecycle
+from odradek.server.quorum import replay
+from odradek.server.quorum.log import MetadataLog
+from odradek.server.quorum.quorum import Quorum
+from odradek.server.quorum.replay import Replay
 from odradek.sim.quorum_faults import QuorumFaults
 from odradek.sim.run import play
 from odradek.storage.checkpoints import replace_file

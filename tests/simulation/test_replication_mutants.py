@@ -12,14 +12,15 @@ from odradek.metadata.controller.elections import PartitionChange
 from odradek.metadata.image import Image
 from odradek.protocol.errors import ErrorCode
 from odradek.replication import follower
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.isr import InSync, IsrProposal
 from odradek.replication.leader import Leadership
 from odradek.replication.partition import Partition
-from odradek.replication.surroundings import Surroundings
-from odradek.server import directories as server_directories
-from odradek.server import fetch_collector, node
-from odradek.server.last_lives import LastLives
-from odradek.server.running_shard import RunningShard
+from odradek.server import node
+from odradek.server.coordinators.shard_runner import ShardRunner
+from odradek.server.membership import identity as server_directories
+from odradek.server.membership.last_lives import LastLives
+from odradek.server.partitions import reads
 from odradek.sim import replication_cluster
 from odradek.sim.disk import SimulatedDisk
 from odradek.sim.replication_faults import ReplicationFaults
@@ -91,7 +92,7 @@ def test_a_watermark_of_the_leader_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 def test_a_follower_that_never_compares_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_collector, "divergence", lambda log, **_: None)
+    monkeypatch.setattr(reads, "divergence", lambda log, **_: None)
     assert caught(
         *LOST,
         "was refused without a reason",
@@ -102,16 +103,16 @@ def test_a_follower_that_never_compares_histories(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_replica_that_comes_in_before_the_epochs_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def early(self: Leadership, *, surroundings: Surroundings, **_: Any) -> IsrProposal | None:
+    def early(self: Leadership, *, liveness: BrokerLiveness, **_: Any) -> IsrProposal | None:
         ready = tuple(
             replica
             for replica, progress in self.followers.items()
             if replica not in self.in_sync.committed
-            and surroundings.may_join(replica, progress.broker_epoch, progress.directory)
+            and liveness.may_join(replica, progress.broker_epoch, progress.directory)
         )
         if self.in_sync.proposal is not None or not ready:
             return None
-        return self._propose((*self.in_sync.committed, *ready), surroundings.broker_epoch)
+        return self._propose((*self.in_sync.committed, *ready), liveness.broker_epoch)
 
     monkeypatch.setattr(Leadership, "expansion", early)
     assert caught(*LOST, aims=("strike_while_isr_grows",))
@@ -119,11 +120,11 @@ def test_a_replica_that_comes_in_before_the_epochs_start(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_read_beyond_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_it(self: fetch_collector.Collector, hosted: Any) -> Offset:
+    def all_of_it(self: reads.Collector, hosted: Any) -> Offset:
         end: Offset = hosted.partition.log.log_end_offset
         return end
 
-    monkeypatch.setattr(fetch_collector.Collector, "_readable_end", all_of_it)
+    monkeypatch.setattr(reads.Collector, "_readable_end", all_of_it)
     assert caught(*LOST, aims=("strike_last_in_sync", "_isolate"))
 
 
@@ -185,7 +186,7 @@ def test_fetches_of_epochs_that_are_over(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Partition, "require_leader", anyone)
     monkeypatch.setattr(Partition, "require_follower", still)
-    monkeypatch.setattr(fetch_collector, "divergence", lambda log, **_: None)
+    monkeypatch.setattr(reads, "divergence", lambda log, **_: None)
     assert caught(*LOST, "NoneType", "gave up", aims=("_hold", "_isolate", "strike_successor"))
 
 
@@ -255,17 +256,17 @@ def test_a_killed_process_that_is_taken_for_one_that_lost_something(monkeypatch:
 
 @pytest.mark.slow
 def test_a_commit_that_is_answered_before_the_isr_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunningShard, "_is_committed", lambda self: True)
+    monkeypatch.setattr(ShardRunner, "_is_committed", lambda self: True)
     assert caught("is lost", "went back", "which nobody committed", aims=("strike_last_in_sync", "_isolate"))
 
 
 def test_a_coordinator_that_begins_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups and offsets are not read from the log when its leadership moves."""
 
-    async def nothing(self: RunningShard, chunk_bytes: int) -> None:
+    async def nothing(self: ShardRunner, chunk_bytes: int) -> None:
         self.begin()
 
-    monkeypatch.setattr(RunningShard, "load", nothing)
+    monkeypatch.setattr(ShardRunner, "load", nothing)
     assert caught("is lost", "went back")
 
 

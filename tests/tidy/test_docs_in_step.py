@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools import api_reference, config_reference
 
-from odradek.server.settings import NODE_CONFIGS
+from odradek.server.configs.settings import NODE_CONFIGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").rglob("*.md")])
@@ -40,6 +40,33 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{target} is not there"
+
+
+SOURCE = ROOT / "src" / "odradek"
+ROOMS = (
+    *(ROOT, ROOT / "docs", ROOT / "src", SOURCE, SOURCE / "coordinator" / "group", SOURCE / "apps" / "pipelines"),
+    *(path for path in SOURCE.glob("*") if path.is_dir()),
+)
+"""Where a path may begin: a page about a room names what is in it."""
+
+PLACE = re.compile(r"(?<![\w/.(-])(?:[a-z_]+/)+[a-z_]*(?:\.(?:py|txt))?(?![\w*<-])")
+"""A path of the repository, or of a room in it, as pages name it: `storage/log.py`, handlers/produce, `tests/unit`."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_places_that_pages_name_exist(page: Path) -> None:
+    named = dict.fromkeys(PLACE.findall(re.sub(r"</?br?/?>|\]\([^)]*\)", "", page.read_text())))
+    assert named
+    assert [place for place in named if not any(_is_there(room / place) for room in ROOMS)] == []
+
+
+def _is_there(path: Path) -> bool:
+    """A module may be named without its ending."""
+    return path.exists() or path.with_suffix(".py").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

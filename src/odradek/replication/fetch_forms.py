@@ -2,7 +2,7 @@
 
 A follower under load asks hundreds of times a second, and each time a few offsets differ from the last. What these
 forms do not know (errors, histories that differ, partitions to forget, fields added since) the codecs do: a reader
-here then answers None, and its caller takes the declared way.
+here then answers None, and its caller takes the generic path.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.ids import NO_OFFSET, ZERO_UUID, LeaderEpoch, NodeId, Offset, Uuid
+from odradek.replication.broker_liveness import NO_BROKER_EPOCH, BrokerLiveness
 from odradek.replication.isr import InSync, IsrProposal
-from odradek.replication.surroundings import NO_BROKER_EPOCH, Surroundings
 
 LONG_AGO_MS = -(1 << 62)
 SILENT_MS = 2_000
@@ -36,7 +36,7 @@ class FollowerProgress:
         self.last_fetch_ms = LONG_AGO_MS
         self.leader_end_at_last_fetch = NO_OFFSET
 
-    def note_fetch(
+    def update_fetch_state(
         self, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: int
     ) -> None:
         """It asks for what comes behind `fetch_offset`, so it holds everything before.
@@ -94,9 +94,11 @@ class Leadership:
         """Whether somebody led before, and all that was acknowledged then is in this leader's log."""
         self.began_ms = now_ms
         self.followers: dict[NodeId, FollowerProgress] = {}
-        self.settle(partition_epoch=partition_epoch, replicas=replicas, directories=directories, isr=isr, now_ms=now_ms)
+        self.apply_state(
+            partition_epoch=partition_epoch, replicas=replicas, directories=directories, isr=isr, now_ms=now_ms
+        )
 
-    def settle(
+    def apply_state(
         self,
         *,
         partition_epoch: int,
@@ -152,7 +154,7 @@ class Leadership:
     # What follows from it.
 
     def high_watermark(
-        self, current: Offset, leader_end: Offset, min_insync: int, surroundings: Surroundings, now_ms: int
+        self, current: Offset, leader_end: Offset, min_insync: int, liveness: BrokerLiveness, now_ms: int
     ) -> Offset:
         """Where the watermark may be now: at the least end of the leader and of all who count, and never further back.
 
@@ -172,8 +174,8 @@ class Leadership:
                 all_in_sync
                 or replica in in_sync.maximal
                 or (
-                    surroundings.may_join(replica, progress.broker_epoch, progress.directory)
-                    and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
+                    liveness.may_join(replica, progress.broker_epoch, progress.directory)
+                    and progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=liveness.max_lag_ms)
                 )
             ):
                 least = end
@@ -188,7 +190,7 @@ class Leadership:
         *,
         high_watermark: Offset,
         leader_end: Offset,
-        surroundings: Surroundings,
+        liveness: BrokerLiveness,
         now_ms: int,
         fetched: NodeId | None = None,
     ) -> IsrProposal | None:
@@ -207,19 +209,19 @@ class Leadership:
             for replica, progress in self.followers.items()
             if replica not in in_sync.committed
             and progress.log_end_offset >= needed
-            and surroundings.may_join(replica, progress.broker_epoch, progress.directory)
+            and liveness.may_join(replica, progress.broker_epoch, progress.directory)
             and (
                 replica == fetched
-                or progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=surroundings.max_lag_ms)
+                or progress.is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=liveness.max_lag_ms)
             )
         )
-        return self._propose((*in_sync.committed, *ready), surroundings.broker_epoch) if ready else None
+        return self._propose((*in_sync.committed, *ready), liveness.broker_epoch) if ready else None
 
-    def shrinking(self, *, leader_end: Offset, surroundings: Surroundings, now_ms: int) -> IsrProposal | None:
+    def shrinking(self, *, leader_end: Offset, liveness: BrokerLiveness, now_ms: int) -> IsrProposal | None:
         """The ISR without those who lag, if there are any."""
         if self.in_sync.proposal is not None:
             return None
-        max_lag_ms = surroundings.max_lag_ms
+        max_lag_ms = liveness.max_lag_ms
         kept = tuple(
             replica
             for replica in self.in_sync.committed
@@ -227,7 +229,7 @@ class Leadership:
             or replica not in self.followers
             or self.followers[replica].is_caught_up(leader_end=leader_end, now_ms=now_ms, max_lag_ms=max_lag_ms)
         )
-        return None if kept == self.in_sync.committed else self._propose(kept, surroundings.broker_epoch)
+        return None if kept == self.in_sync.committed else self._propose(kept, liveness.broker_epoch)
 
     def _propose(self, isr: tuple[NodeId, ...], own_broker_epoch: int) -> IsrProposal:
         proposal = IsrProposal(
@@ -246,12 +248,12 @@ class Leadership:
         progress = self.followers.get(replica)
         return NO_BROKER_EPOCH if progress is None else progress.broker_epoch
 
-    def low_watermark(self, log_start_offset: Offset, surroundings: Surroundings) -> Offset:
+    def low_watermark(self, log_start_offset: Offset, liveness: BrokerLiveness) -> Offset:
         """Where the log starts on every replica that is alive: nobody can read anything before."""
-        starts = (progress.log_start_offset for node, progress in self.followers.items() if node in surroundings.active)
+        starts = (progress.log_start_offset for node, progress in self.followers.items() if node in liveness.active)
         return min((log_start_offset, *starts))
 
-    def is_settled(self, leader_end: Offset) -> bool:
+    def is_fully_in_sync(self, leader_end: Offset) -> bool:
         """Whether everybody is in sync and has everything: then there is nothing to look after."""
         return len(self.in_sync.committed) > len(self.followers) and all(
             progress.log_end_offset >= leader_end for progress in self.followers.values()

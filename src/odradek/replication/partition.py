@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from odradek.ids import NO_EPOCH, NO_NODE, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, NodeId, Offset, Uuid
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
-from odradek.replication.surroundings import Surroundings
 from odradek.storage.log import NOT_PLAIN, AppendInfo, Log
 from odradek.storage.validation import Origin
 from odradek.values import replace, value
@@ -27,22 +29,33 @@ class PartitionState:
     """The log directory of each of the replicas; none if they are not known."""
 
 
-NO_INSTANT_ACKS = 2
-"""More than anybody asks for."""
+class PartitionRole(Enum):
+    """What this node is to a partition, which decides how an append is acknowledged."""
+
+    NOT_LEADER = "not leader"
+    """Nothing is appended for clients."""
+    LEADER = "leader"
+    """Of a partition with followers: acks=all waits for them."""
+    SOLE_REPLICA = "sole replica"
+    """Whatever is appended is committed, whichever acks are asked for."""
+
+
+NOT_LEADER, LEADER, SOLE_REPLICA = PartitionRole
+"""For the hot path, which looks at them with every append."""
 
 NOBODY = PartitionState(leader=NO_NODE, leader_epoch=NO_EPOCH, partition_epoch=-1, replicas=(), isr=())
 
 
 @value
-class Noted:
+class FetchStateUpdate:
     """What a follower's fetch brought about."""
 
     high_watermark_moved: bool
     proposal: IsrProposal | None
 
 
-_NOTHING = Noted(False, None)
-_MOVED = Noted(True, None)
+_NOTHING = FetchStateUpdate(False, None)
+_MOVED = FetchStateUpdate(True, None)
 """Nearly all that fetches bring about: it need not be made for each of them."""
 
 
@@ -52,25 +65,24 @@ class Partition:
     __slots__ = (
         "_counted_end",
         "_epoch_start_offset",
-        "_surroundings",
+        "_liveness",
         "is_leader",
         "leadership",
-        "least_instant_acks",
         "log",
         "node_id",
+        "role",
         "state",
     )
 
-    def __init__(self, node_id: NodeId, log: Log, surroundings: Surroundings) -> None:
+    def __init__(self, node_id: NodeId, log: Log, liveness: BrokerLiveness) -> None:
         self.node_id = node_id
         self.log = log
         self.state = NOBODY
         self.is_leader = False
         self.leadership: Leadership | None = None
         """While this node leads and others follow; the only replica of a partition has nobody to ask."""
-        self.least_instant_acks = NO_INSTANT_ACKS
-        """The least acks (-1 stands for all) with which an append here is answered at once, or not at all."""
-        self._surroundings = surroundings
+        self.role = NOT_LEADER
+        self._liveness = liveness
         self._epoch_start_offset = NO_OFFSET
         self._counted_end = log.log_end_offset
         """How much of its own log a leader with followers counts: all of it, but for what must be synced first."""
@@ -101,16 +113,16 @@ class Partition:
                 # The only replica: all that it holds is committed.
                 self.log.advance_high_watermark(self.log.log_end_offset)
             self.leadership = None
-            self.least_instant_acks = -1
+            self.role = SOLE_REPLICA
             return
-        self.least_instant_acks = 0
+        self.role = LEADER
         self._lead_others(state, now_ms)
 
     def stop_leading(self) -> None:
         """Another one leads now, or this replica is given up."""
         self.is_leader = False
         self.leadership = None
-        self.least_instant_acks = NO_INSTANT_ACKS
+        self.role = NOT_LEADER
 
     def _lead_others(self, state: PartitionState, now_ms: int) -> None:
         if self.leadership is None:
@@ -127,7 +139,7 @@ class Partition:
                 now_ms=now_ms,
             )
         else:
-            self.leadership.settle(
+            self.leadership.apply_state(
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
                 directories=state.directories,
@@ -167,7 +179,7 @@ class Partition:
     def low_watermark(self) -> Offset:
         """Where the log starts on all replicas."""
         start = self.log.log_start_offset
-        return start if self.leadership is None else self.leadership.low_watermark(start, self._surroundings)
+        return start if self.leadership is None else self.leadership.low_watermark(start, self._liveness)
 
     # Appending.
 
@@ -176,25 +188,25 @@ class Partition:
         batch: memoryview,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
-        for_all: bool = False,
+        acks_all: bool = False,
     ) -> AppendInfo:
-        """Append a client's batch; `for_all` (acks=all) needs enough replicas in sync.
+        """Append a client's batch; `acks_all` (acks=all) needs enough replicas in sync.
 
         Where no other replica has to hold it first, it is committed. One that `flush.messages` or `flush.ms` wants
         synced is committed by `flushed`: as with Kafka, no reader sees what a power loss could still take back.
         With followers, `note_append` comes next.
         """
         log = self.log
-        if self.least_instant_acks >= 0:
+        if self.role is not SOLE_REPLICA:
             leadership = self.leadership
             if leadership is None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             in_sync, least = leadership.in_sync.committed, log.min_insync_replicas
-            if for_all and len(in_sync) < least and leadership.are_too_few(in_sync, least):
+            if acks_all and len(in_sync) < least and leadership.are_too_few(in_sync, least):
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
             return log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin)
         if origin is Origin.CLIENT:
-            base_offset = log.append_alone(batch, self.state.leader_epoch, now_ms)
+            base_offset = log.append_sole_replica(batch, self.state.leader_epoch, now_ms)
             if base_offset != NOT_PLAIN:
                 return AppendInfo(base_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset, False)
         info = log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin)
@@ -237,7 +249,7 @@ class Partition:
     def require_follower(self, replica_id: NodeId, broker_epoch: int, current_leader_epoch: int) -> Leadership:
         """Let in who is a replica of this partition, in its present incarnation; nobody else's fetch means anything."""
         self.require_leader(current_leader_epoch)
-        if not self._surroundings.knows(replica_id, broker_epoch):
+        if not self._liveness.knows(replica_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.leadership is None or replica_id not in self.leadership.followers:
             # Of the right epoch but not a replica: it may know of a reassignment that this node has yet to hear of.
@@ -245,19 +257,19 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.leadership
 
-    def note_fetch(
+    def update_follower_fetch_state(
         self, replica_id: NodeId, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int, now_ms: int
-    ) -> Noted:
+    ) -> FetchStateUpdate:
         """A follower holds everything before `fetch_offset`, which lies on this leader's history."""
         leadership = self.leadership
         assert leadership is not None
-        leadership.followers[replica_id].note_fetch(
+        leadership.followers[replica_id].update_fetch_state(
             fetch_offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms
         )
         if replica_id in leadership.in_sync.committed:
             return _MOVED if self.advance(now_ms) else _NOTHING
         proposal = self.catching_up(now_ms, replica_id)
-        return Noted(self.advance(now_ms), proposal)
+        return FetchStateUpdate(self.advance(now_ms), proposal)
 
     def advance(self, now_ms: int) -> bool:
         """Move the high watermark as far as it may go; whether it moved."""
@@ -265,9 +277,7 @@ class Partition:
         assert leadership is not None
         log = self.log
         current = log.high_watermark
-        offset = leadership.high_watermark(
-            current, self._counted_end, log.min_insync_replicas, self._surroundings, now_ms
-        )
+        offset = leadership.high_watermark(current, self._counted_end, log.min_insync_replicas, self._liveness, now_ms)
         return offset > current and log.advance_high_watermark(offset)
 
     # The ISR.
@@ -283,7 +293,7 @@ class Partition:
         return self.leadership.expansion(
             high_watermark=self.log.high_watermark,
             leader_end=self.log.log_end_offset,
-            surroundings=self._surroundings,
+            liveness=self._liveness,
             now_ms=now_ms,
             fetched=fetched,
         )
@@ -292,9 +302,7 @@ class Partition:
         """Ask for an ISR without followers that did not keep up, if there are any."""
         if self.leadership is None:
             return None
-        return self.leadership.shrinking(
-            leader_end=self.log.log_end_offset, surroundings=self._surroundings, now_ms=now_ms
-        )
+        return self.leadership.shrinking(leader_end=self.log.log_end_offset, liveness=self._liveness, now_ms=now_ms)
 
     def isr_agreed(
         self, proposal: IsrProposal, *, leader_epoch: int, partition_epoch: int, isr: tuple[NodeId, ...], now_ms: int

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from odradek.server.latency import QUANTILES, Latencies
+from odradek.server.net.latency import QUANTILES, Latencies
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.hosted import Hosted
     from odradek.server.node import Node
+    from odradek.server.partitions.hosted_partition import HostedPartition
 
 GAUGE = "gauge"
 COUNTER = "counter"
@@ -141,7 +141,7 @@ def _replica_manager(node: Node) -> Iterator[Family]:
     yield _gauge("kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks at most.", lag)
 
 
-def _move(node: Node, hosted: Hosted) -> tuple[int, int]:
+def _move(node: Node, hosted: HostedPartition) -> tuple[int, int]:
     """How many replicas a partition gets by a move under way, which are not missed yet, and how many it loses."""
     topic = node.replicas.image.topics.by_id.get(hosted.topic_id)
     if topic is None or hosted.index >= len(topic.partitions):
@@ -170,7 +170,7 @@ def _controller(node: Node) -> Iterator[Family]:
 def _requests(node: Node) -> Iterator[Family]:
     counted: list[Sample] = []
     timed: list[Sample] = []
-    for request, version, served, latencies in node.listening.served_requests():
+    for request, version, served, latencies in node.listeners.served_requests():
         counted.append(("", (("request", request), ("version", str(version))), served))
         labels = (("request", request), ("version", str(version)))
         timed += _summary(labels, served, latencies)
@@ -188,7 +188,7 @@ def _summary(labels: Labels, served: int, latencies: Latencies) -> Iterable[Samp
 def _connections(node: Node) -> Iterator[Family]:
     samples = [
         ("", (("listener", name),), len(listener.scope.connections))
-        for name, listener in node.listening.listeners.items()
+        for name, listener in node.listeners.by_name.items()
     ]
     yield Family("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections.", tuple(samples))
     name = "kafka_server_fetchsessioncache_"

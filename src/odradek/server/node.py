@@ -22,40 +22,40 @@ from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
 from odradek.ports import DISK_FULL, World
 from odradek.protocol.codec import Message
-from odradek.server.apply import apply_changes, whole_image
-from odradek.server.authorizer import Authorizer
-from odradek.server.broker_configs import apply_broker_configs
-from odradek.server.config import NodeConfig
+from odradek.server.access.authorizer import Authorizer
+from odradek.server.access.quotas import Quotas
+from odradek.server.configs.dynamic import apply_broker_configs
+from odradek.server.configs.log_configs import LogConfigs
+from odradek.server.configs.node_config import NodeConfig
+from odradek.server.configs.quorum_settings import quorum_settings
 from odradek.server.containment import Containment, Cost
-from odradek.server.controller import Controller
-from odradek.server.controller_channel import ControllerChannel
-from odradek.server.coordinators import Coordinators
-from odradek.server.directories import Identity, check_joining, join, settle_identity
-from odradek.server.directory_assignments import DirectoryAssignments
-from odradek.server.directory_choices import DirectoryChoices
-from odradek.server.directory_locks import DirectoryLocks
-from odradek.server.fetch_sessions import FetchSessions
-from odradek.server.fetchers import Fetchers
-from odradek.server.forwarding import InternalTopics
-from odradek.server.hosted import Hosted
-from odradek.server.hosting import Hosting
-from odradek.server.housekeeping import Housekeeping
-from odradek.server.isr_changes import IsrChanges
-from odradek.server.last_lives import LastLives
-from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
-from odradek.server.listening import Listening
-from odradek.server.log_chores import LogChores
-from odradek.server.log_configs import LogConfigs
-from odradek.server.metadata_answers import MetadataAnswers
-from odradek.server.metadata_log import BadMetadataLog
+from odradek.server.controller.controller import Controller
+from odradek.server.coordinators.groups import GroupCoordinator
+from odradek.server.coordinators.producer_ids import ProducerIds
+from odradek.server.following.fetchers import Fetchers
+from odradek.server.handlers.forwarding import InternalTopics, forward
+from odradek.server.handlers.metadata_cache import MetadataCache
+from odradek.server.http import HttpListener
+from odradek.server.membership.directory_locks import DirectoryLocks
+from odradek.server.membership.identity import Identity, check_joining, join, resolve_identity
+from odradek.server.membership.last_lives import LastLives
+from odradek.server.membership.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
 from odradek.server.net.buffers import BufferPool
-from odradek.server.producer_ids import ProducerIds
-from odradek.server.purgatory import Purgatory
-from odradek.server.quorum import Quorum
-from odradek.server.quorum_settings import quorum_settings
-from odradek.server.quotas import Quotas
-from odradek.server.replicas import Replicas
-from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
+from odradek.server.net.listeners import Listeners
+from odradek.server.partitions.directory_assignments import DirectoryAssignments
+from odradek.server.partitions.directory_choices import DirectoryChoices
+from odradek.server.partitions.fetch_sessions import FetchSessions
+from odradek.server.partitions.fetch_wakeups import LENT_FROM_BYTES, FetchWakeups
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.partitions.hosting import Hosting, whole_image
+from odradek.server.partitions.housekeeping import Housekeeping
+from odradek.server.partitions.isr_changes import IsrChanges
+from odradek.server.partitions.log_chores import LogChores
+from odradek.server.partitions.replicas import Replicas
+from odradek.server.peers.controller_channel import ControllerChannel
+from odradek.server.quorum.log import BadMetadataLog
+from odradek.server.quorum.quorum import Quorum
+from odradek.server.waiting.purgatory import Purgatory
 from odradek.storage.directories import LogDirectory
 from odradek.storage.last_life import NOBODY, LastLife
 
@@ -83,7 +83,7 @@ class Node:
             entropy=world.entropy,
         )
         # Simulations lend batches of their size, too, so that a view which is kept too long is seen there.
-        self.woken_fetches = WokenFetches(
+        self.fetch_wakeups = FetchWakeups(
             self.containment, lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES
         )
         self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
@@ -92,14 +92,15 @@ class Node:
             self.authorizer = Authorizer(
                 super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
             )
-        self.metadata_answers = MetadataAnswers()
+        self.metadata_cache = MetadataCache()
         self._log_configs = LogConfigs(config)
         self.guarded = False
-        """Whether requests are metered or authorized: then none takes the quick way."""
+        """Whether requests are metered or authorized: then none takes the fast path."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
-        self.listening = Listening(self, BufferPool(poison=poison_buffers))
+        self.listeners = Listeners(self, BufferPool(poison=poison_buffers), forward)
+        self.http = HttpListener(self)
         self.serving = False
         self.cluster_id = cluster_id
         self._directories: list[LogDirectory] = []
@@ -129,7 +130,7 @@ class Node:
         self._directory_choices: DirectoryChoices
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
-        self.coordinators: Coordinators
+        self.coordinators: GroupCoordinator
 
     @property
     def image(self) -> Image:
@@ -156,10 +157,13 @@ class Node:
 
     async def _start(self) -> None:
         failed = self._locks.take(self.config)
-        identity = settle_identity(self.config, self.world, cluster_id=self.cluster_id)
+        identity = resolve_identity(self.config, self.world, cluster_id=self.cluster_id)
         self.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
-        await self.listening.open()
+        await self.listeners.open()
+        http = self.config.odradek_http_listener
+        if http is not None:
+            self.listeners.ports[http.name] = await self.http.open(http.host, http.port)
         self._open_quorum(identity)
         self._rooms_made = True
         was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
@@ -167,7 +171,7 @@ class Node:
         self._quorum_started = True
         apply_broker_configs(self.config, self.image.configs)
         self._guard(self.image)
-        self.listening.serve(self.config.controller_listeners)
+        self.listeners.serve(self.config.controller_listeners)
         if self._registrar is not None:
             self._registrar.apply(self.image)
         if self.config.is_broker:
@@ -193,7 +197,7 @@ class Node:
         self._housekeeping.start()
         await self.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
-        self.listening.serve(self.config.broker_listeners)
+        self.listeners.serve(self.config.broker_listeners)
 
     async def _take_in(self, identity: Identity) -> Identity:
         """Use the empty directories as well, if the cluster knows of nothing that was in one of them."""
@@ -214,7 +218,7 @@ class Node:
         self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
         await self.lifecycle.register(me, lambda: self._last_lives.last_life(self.image).broker_epoch)
         self._last_lives.mark_running(LastLife(self.lifecycle.broker_epoch))
-        self.replicas.surroundings.broker_epoch = self.lifecycle.broker_epoch
+        self.replicas.liveness.broker_epoch = self.lifecycle.broker_epoch
         await self.quorum.caught_up()
         await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
 
@@ -248,8 +252,8 @@ class Node:
         self.serving = False
         if self.config.is_broker and self.config.controlled_shutdown_enable and self.failed is None:
             await self.lifecycle.leave()
-        self.listening.http.close()
-        self.listening.close(self.config.broker_listeners)
+        self.http.close()
+        self.listeners.close(self.config.broker_listeners)
         self.purgatory.close()
         try:
             try:
@@ -263,7 +267,7 @@ class Node:
             self._hosting.close()
             self.replicas.close(broker_epoch=-1 if self._last_lives.is_damaged else self.lifecycle.broker_epoch)
         finally:
-            self.listening.close(self.config.listeners)
+            self.listeners.close(self.config.listeners)
             self._locks.release()
 
     async def _close_rooms(self) -> None:
@@ -286,11 +290,11 @@ class Node:
 
     async def _abandon(self) -> None:
         """Undo a start that failed half way."""
-        self.listening.http.close()
-        self.listening.close(self.config.broker_listeners)
+        self.http.close()
+        self.listeners.close(self.config.broker_listeners)
         if self._rooms_made:
             await self._close_rooms()
-        self.listening.close(self.config.listeners)
+        self.listeners.close(self.config.listeners)
         for directory in self._directories:
             if directory.was_clean and not self._may_have_registered:  # No log was touched: it is as it was found.
                 directory.mark_clean_shutdown(broker_epoch=directory.last_life.broker_epoch)
@@ -364,7 +368,7 @@ class Node:
             )
             self.controller.on_failure = self.fail
             self.quorum.on_leader_ended = self.controller.process_ended
-            endpoints = self.listening.endpoints(config.controller_advertised_listeners)
+            endpoints = self.listeners.endpoints(config.controller_advertised_listeners)
             me = Self(self.node_id, self.cluster_id, self._incarnation_id, endpoints, _FEATURES)
             self._registrar = ControllerRegistrar(config, self.channel, me)
 
@@ -373,7 +377,7 @@ class Node:
         directory_id = identity.directory_ids[self.config.metadata_log_dir]
         if not self.config.is_controller:
             return Voter(self.node_id, "", 0, directory_id)
-        own = self.listening.endpoints(self.config.controller_advertised_listeners)[0]
+        own = self.listeners.endpoints(self.config.controller_advertised_listeners)[0]
         return Voter(self.node_id, own.host, own.port, directory_id)
 
     def _open_channels(self) -> None:
@@ -430,7 +434,7 @@ class Node:
         self.fetchers = Fetchers(self.config, self.world, self.replicas)
         self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
         topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
-        self.coordinators = Coordinators(self.config, self.world, self.replicas, topics)
+        self.coordinators = GroupCoordinator(self.config, self.world, self.replicas, topics)
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""
@@ -488,7 +492,7 @@ class Node:
             self._next_image.set_result(None)
 
     async def _carry_out(self, image: Image, changes: Changes) -> None:
-        await apply_changes(self._hosting, image, changes)
+        await self._hosting.apply(image, changes)
 
     def _guard(self, image: Image) -> None:
         self.quotas.apply(image.client_quotas)
@@ -496,7 +500,7 @@ class Node:
             self.authorizer.apply(image.acls)
         self.guarded = self.quotas.active or self.authorizer is not None
 
-    def _opened(self, hosted: Hosted) -> None:
+    def _opened(self, hosted: HostedPartition) -> None:
         """A partition for which there was no room at first."""
         self.coordinators.opened(hosted)
         topic = self.replicas.image.topics.by_id[hosted.topic_id]
@@ -521,7 +525,7 @@ class Node:
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=self._incarnation_id,
-            endpoints=self.listening.endpoints(self.config.advertised_listeners),
+            endpoints=self.listeners.endpoints(self.config.advertised_listeners),
             features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),

@@ -10,7 +10,7 @@ from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Keep
 from odradek.sim.history import History
 from odradek.sim.loop import Life, whose_turn
-from odradek.sim.machine import Machine, MakeNode, Surroundings, make_node
+from odradek.sim.machine import Machine, MakeNode, SimulatedWorld, make_node
 from odradek.sim.network import SimulatedNetwork
 from odradek.sim.trace import Trace
 
@@ -50,7 +50,7 @@ TELLING = {
 """What log lines begin with that tell of a state, and which."""
 
 
-class Cluster(Surroundings):
+class Cluster(SimulatedWorld):
     """Everything of one run that is not a client."""
 
     def __init__(

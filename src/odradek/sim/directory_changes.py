@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from odradek.metadata.bootstrap import FormatError
-from odradek.server.config import load
-from odradek.server.directories import format_directories, survey
+from odradek.server.configs.node_config import load
+from odradek.server.membership.identity import format_directories, survey
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.loop import Life
-from odradek.sim.machine import Machine, Surroundings
+from odradek.sim.machine import Machine, SimulatedWorld
 from odradek.storage.directories import parse_directory_name
 from odradek.values import value
 
@@ -50,7 +50,7 @@ class DirectoryChange:
 class DirectoryChanges:
     """The operator; each node's metadata log stays in the first directory."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: SimulatedWorld) -> None:
         self._around = around
         self._trace = around.trace
         self._draw: random.Random = around.draw("directories")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
 from odradek.ports import World
-from odradek.server.config import NodeConfig, load
+from odradek.server.configs.node_config import NodeConfig, load
 from odradek.server.node import Node
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
@@ -35,7 +35,7 @@ class Gone(Exception):
     """The node crashed while somebody waited for something it did."""
 
 
-class Surroundings:
+class SimulatedWorld:
     """What all machines and clients of a run share: time, the network, the trace, and one seed."""
 
     def __init__(self, seed: int, history: History) -> None:
@@ -56,7 +56,7 @@ class Machine:
     """A place where a node can run, and what happens to it there."""
 
     def __init__(
-        self, around: Surroundings, name: str, properties: Mapping[str, str], make_node: MakeNode = make_node
+        self, around: SimulatedWorld, name: str, properties: Mapping[str, str], make_node: MakeNode = make_node
     ) -> None:
         self.name = name
         self.properties = dict(properties)
@@ -195,8 +195,8 @@ class Machine:
 
 def _close_handlers(node: Node) -> None:
     """As tasks are closed when a life ends: requests that wait have none."""
-    for listener in node.listening.listeners.values():
+    for listener in node.listeners.by_name.values():
         for connection in listener.scope.connections.values():
-            for handler in connection.suspended():
+            for handler in connection.stepped():
                 with contextlib.suppress(Crashed, RuntimeError, ValueError):
                     handler.close()

@@ -11,11 +11,11 @@ from odradek.metadata.raft.quorum_state import QuorumState
 from odradek.metadata.raft.voters import Membership
 from odradek.ports import World
 from odradek.protocol.messages.vote import VoteRequest, VoteResponse
-from odradek.server.config import NodeConfig
-from odradek.server.controller import Controller
-from odradek.server.directories import Identity
+from odradek.server.configs.node_config import NodeConfig
+from odradek.server.controller.controller import Controller
+from odradek.server.membership.identity import Identity
 from odradek.server.node import Node
-from odradek.server.quorum import Quorum
+from odradek.server.quorum.quorum import Quorum
 from odradek.sim.history import Batch, Committed, LeaderKnown, Promised, TakenForDead, Truncated
 from odradek.sim.machine import Machine
 

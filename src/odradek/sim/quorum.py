@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from odradek.ids import NodeId, Uuid
 from odradek.metadata.raft.voters import Voter
 from odradek.metadata.uuids import random_uuid
-from odradek.server.config import load
-from odradek.server.directories import all_directories, format_directories
+from odradek.server.configs.node_config import load
+from odradek.server.membership.identity import all_directories, format_directories
 from odradek.sim.checkers.quorum_settles import unsettled
 from odradek.sim.cluster import HASTE, Cluster
 from odradek.sim.entropy import SimulatedEntropy

@@ -10,7 +10,7 @@ from odradek.client.errors import ClientError
 from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
-from odradek.server.hosted import Hosted
+from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim import operated_offsets, operators
 from odradek.sim.cluster import Cluster
 from odradek.sim.directory_changes import STATES as DIRECTORY_STATES
@@ -221,7 +221,7 @@ async def _settle(cluster: ReplicationCluster) -> None:
             return
 
 
-def _told(replicas: Sequence[tuple[Machine, Hosted]]) -> list[str]:
+def _told(replicas: Sequence[tuple[Machine, HostedPartition]]) -> list[str]:
     return [
         f"{machine.name} leader={hosted.partition.state.leader} epoch={hosted.partition.state.leader_epoch} "
         f"isr={hosted.partition.state.isr} hw={hosted.partition.log.high_watermark} "

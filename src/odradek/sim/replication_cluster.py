@@ -16,10 +16,10 @@ from odradek.ports import World
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.batch import read_header
 from odradek.replication.isr import IsrProposal
-from odradek.server.config import NodeConfig
-from odradek.server.directories import Identity
-from odradek.server.hosted import Hosted
-from odradek.server.running_shard import RunningShard
+from odradek.server.configs.node_config import NodeConfig
+from odradek.server.coordinators.shard_runner import ShardRunner
+from odradek.server.membership.identity import Identity
+from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim.directory_changes import LOG_DIRS
 from odradek.sim.groups import properties as group_properties
 from odradek.sim.history import GROUPS, History, Partition
@@ -59,7 +59,7 @@ PROPERTIES = group_properties(power=False) | {
 FLUSHED = {"log.flush.interval.messages": "1"}
 """Of clusters all of whose nodes may lose power at once."""
 UNFLUSHED = {"log.flush.interval.ms": str((1 << 63) - 1)}
-"""Of the others, as by default: no append waits for the disk, and those that are acknowledged go the quick way."""
+"""Of the others, as by default: no append waits for the disk, and those that are acknowledged take the fast path."""
 
 TWO_DIRECTORIES = 0.4
 """How many clusters have brokers with two log directories."""
@@ -70,7 +70,7 @@ OPERATED = 0.8
 LOAD_PAUSES_S = (0.0, 0.05, 0.3)
 """How long a coordinator may stop between two pieces of the log that it loads, by cluster."""
 
-OnProposal: TypeAlias = Callable[[Machine, Hosted, IsrProposal], None]
+OnProposal: TypeAlias = Callable[[Machine, HostedPartition, IsrProposal], None]
 
 
 class ReplicationCluster(QuorumCluster):
@@ -145,7 +145,7 @@ class ReplicationCluster(QuorumCluster):
 
     # What its nodes hold.
 
-    def hosted(self, partition: Partition) -> list[tuple[Machine, Hosted]]:
+    def hosted(self, partition: Partition) -> list[tuple[Machine, HostedPartition]]:
         """Its replicas on nodes that are up."""
         found = []
         for machine in self.machines.values():
@@ -222,22 +222,26 @@ class ReplicatedNode(ProbedNode):
         propose, append = self.replicas.on_proposal, self.replicas.append
         load = self.coordinators._load_in_turns
 
-        def proposed(hosted: Hosted, proposal: IsrProposal) -> None:
+        def proposed(hosted: HostedPartition, proposal: IsrProposal) -> None:
             if self._cluster.on_proposal is not None:
                 self._cluster.on_proposal(self._machine, hosted, proposal)
             propose(hosted, proposal)
 
         def appended(
-            hosted: Hosted, batch: memoryview, now_ms: int, origin: Origin = Origin.CLIENT, for_all: bool = False
+            hosted: HostedPartition,
+            batch: memoryview,
+            now_ms: int,
+            origin: Origin = Origin.CLIENT,
+            acks_all: bool = False,
         ) -> AppendInfo:
             self._note_zombie(hosted, batch)
-            return append(hosted, batch, now_ms, origin, for_all)
+            return append(hosted, batch, now_ms, origin, acks_all)
 
-        async def loaded(running: RunningShard) -> None:
-            await load(running)
-            if running.shard.offsets:
+        async def loaded(runner: ShardRunner) -> None:
+            await load(runner)
+            if runner.shard.offsets:
                 self._cluster.trace.mark("coordinator reloaded")
-            self._judge_load(running)
+            self._judge_load(runner)
 
         self.replicas.on_proposal = proposed
         self.replicas.append = appended  # type: ignore[method-assign]
@@ -248,16 +252,16 @@ class ReplicatedNode(ProbedNode):
         """As if there were much more to load."""
         await asyncio.sleep(self._loads.random() * self._cluster.load_pause_s)
 
-    def _judge_load(self, running: RunningShard) -> None:
+    def _judge_load(self, runner: ShardRunner) -> None:
         """Whoever takes its place meanwhile must be the only one that runs on this log."""
-        current = self.coordinators._running.get(running.hosted.index)
-        if current is running:
+        current = self.coordinators._runners.get(runner.hosted.index)
+        if current is runner:
             return
         self._cluster.trace.mark("load of a coordinator cut short")
         if current is not None:
             self._cluster.trace.mark("coordinator back before its load was over")
-        if running.state is ErrorCode.NONE:
-            self._cluster.loop.failures.append(f"a coordinator of {running.hosted} began after it had resigned")
+        if runner.state is ErrorCode.NONE:
+            self._cluster.loop.failures.append(f"a coordinator of {runner.hosted} began after it had resigned")
 
     async def _open_partitions(self) -> None:
         device = self._machine.device
@@ -273,7 +277,7 @@ class ReplicatedNode(ProbedNode):
         wire = None if connection is None or connection.is_lost else connection._wire
         return wire if isinstance(wire, SimulatedWire) else None
 
-    def _note_zombie(self, hosted: Hosted, batch: memoryview) -> None:
+    def _note_zombie(self, hosted: HostedPartition, batch: memoryview) -> None:
         partition = Partition(hosted.topic, hosted.index)
         agreed = self._cluster.registration(partition)
         state = hosted.partition.state

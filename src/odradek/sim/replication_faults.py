@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from odradek.ids import NodeId
 from odradek.replication.isr import IsrProposal
-from odradek.server.hosted import Hosted
+from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim.directory_changes import DirectoryChange, DirectoryChanges
 from odradek.sim.disk import Keep
 from odradek.sim.history import Partition
@@ -205,7 +205,7 @@ class ReplicationFaults(QuorumFaults):
         self._struck += scene.everybody
         asked = asyncio.Event()
 
-        def on_proposal(machine: Machine, hosted: Hosted, proposal: IsrProposal) -> None:
+        def on_proposal(machine: Machine, hosted: HostedPartition, proposal: IsrProposal) -> None:
             partition = Partition(hosted.topic, hosted.index)
             newcomer = self._node_id(scene.newcomer)
             if machine is scene.leader and partition == scene.partition and newcomer in proposal.isr:

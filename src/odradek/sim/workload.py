@@ -40,7 +40,7 @@ class TopicPlan:
 
 
 PLANS = (
-    # As by default, and unlike the others: what is written waits for no flush, and goes the quickest way.
+    # As by default, and unlike the others: what is written waits for no flush, and takes the fastest path.
     TopicPlan("plain", 2, (("flush.ms", str((1 << 63) - 1)),)),
     TopicPlan("durable", 2, (("flush.messages", "1"),)),
     TopicPlan(

@@ -123,7 +123,7 @@ class Log(ReplicatedLog):
 
     # Appending
 
-    def append_alone(self, batch: memoryview, leader_epoch: int, now_ms: int) -> int:
+    def append_sole_replica(self, batch: memoryview, leader_epoch: int, now_ms: int) -> int:
         """`append_as_leader` of a client's batch to a partition's only replica, and so committed; its base offset.
 
         Only for a batch as most are, with nothing to begin and nothing to change: else `NOT_PLAIN`, and nothing was

@@ -14,8 +14,8 @@ from odradek.adapters.entropy import SystemEntropy
 from odradek.configdef import format_properties, parse_properties
 from odradek.ids import uuid_text
 from odradek.metadata.uuids import random_uuid
-from odradek.server.config import load
-from odradek.server.directories import format_directories, survey
+from odradek.server.configs.node_config import load
+from odradek.server.membership.identity import format_directories, survey
 from odradek.testing.ports import HOST, free_port
 from odradek.testing.process import NodeFailed, NodeProcess
 from odradek.testing.thread import NodeThread

@@ -76,7 +76,7 @@ class NodeThread:
     async def _serve(self, settings: dict[str, str]) -> None:
         from odradek.adapters.workers import ThreadWorkers
         from odradek.adapters.world import real_world
-        from odradek.server.config import load
+        from odradek.server.configs.node_config import load
         from odradek.server.node import Node
 
         self._loop = asyncio.get_running_loop()
@@ -93,7 +93,7 @@ class NodeThread:
                 await asyncio.wait([starting])
                 return
             starting.result()
-            self.ports = dict(node.listening.ports)
+            self.ports = dict(node.listeners.ports)
             self._ready.set()
             await told_to_stop
             await node.stop()

@@ -16,7 +16,7 @@ from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.rebalance import JOIN, SESSION, SYNC
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.runtime import Newest, encode_batch
+from odradek.coordinator.record_format import Newest, encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, Moment
 from odradek.decisions import Ticket
 from odradek.protocol.codec import Struct

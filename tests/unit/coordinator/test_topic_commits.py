@@ -9,7 +9,7 @@ from odradek.coordinator.group.offsets import offset_record
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit, encode_commits
-from odradek.coordinator.runtime import encode_batch
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
 from odradek.ids import Uuid
@@ -72,7 +72,7 @@ def test_both_ways_leave_the_same_state() -> None:
     assert shards[1].offsets.of("g") == shards[0].offsets.of("g")
 
 
-def test_a_group_that_is_yet_to_be_made_is_left_to_the_declared_way() -> None:
+def test_a_group_that_is_yet_to_be_made_is_left_to_the_generic_path() -> None:
     shard = GroupShard(GroupSettings())
     commit = TopicCommit("g", "", None, -1, 9, "t", Uuid(b"t" * 16), [(0, 5, -1, "")])
     assert not shard.may_commit(commit, Moment(1_000, 50))

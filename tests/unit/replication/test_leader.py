@@ -9,10 +9,10 @@ from tests.unit.replication.test_partition import ME, NOW_MS, append, open_log
 
 from odradek.ids import ZERO_UUID, LeaderEpoch, NodeId, Offset
 from odradek.protocol.errors import ErrorCode
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
-from odradek.replication.partition import Noted, Partition, PartitionState
-from odradek.replication.surroundings import Surroundings
+from odradek.replication.partition import FetchStateUpdate, Partition, PartitionState
 from odradek.storage.config import LogConfig
 
 TWO, THREE = NodeId(2), NodeId(3)
@@ -20,9 +20,9 @@ ALL = (ME, TWO, THREE)
 
 
 def led(
-    *, isr: tuple[NodeId, ...] = ALL, config: LogConfig | None = None, around: Surroundings | None = None
+    *, isr: tuple[NodeId, ...] = ALL, config: LogConfig | None = None, around: BrokerLiveness | None = None
 ) -> Partition:
-    around = around or Surroundings(max_lag_ms=1_000)
+    around = around or BrokerLiveness(max_lag_ms=1_000)
     around.registered = {node: 10 + node for node in ALL}
     around.active = dict.fromkeys(ALL)
     around.broker_epoch = 11
@@ -37,8 +37,8 @@ def write(replica: Partition, now_ms: int = 0) -> None:
     replica.note_append(end, now_ms=now_ms, wall_ms=NOW_MS)
 
 
-def fetch(replica: Partition, follower: NodeId, offset: int, now_ms: int = 0) -> Noted:
-    return replica.note_fetch(
+def fetch(replica: Partition, follower: NodeId, offset: int, now_ms: int = 0) -> FetchStateUpdate:
+    return replica.update_follower_fetch_state(
         follower, fetch_offset=Offset(offset), log_start_offset=Offset(0), broker_epoch=10 + follower, now_ms=now_ms
     )
 
@@ -50,7 +50,7 @@ def test_the_watermark_is_the_least_end_of_all_who_count_and_never_goes_back() -
         [ALL, (ME, TWO), (ME,)], [(), (THREE,)], [dict.fromkeys(ALL), dict.fromkeys((ME, TWO))]
     ):
         leadership = leading(isr, let_in)
-        around = Surroundings(max_lag_ms=1_000)
+        around = BrokerLiveness(max_lag_ms=1_000)
         around.registered, around.active = {node: 10 + node for node in ALL}, active
         for two, three, current, own, min_insync, now_ms in product(
             [-1, 3, 5, 9], [-1, 3, 5, 9], [3, 5, 9], [5, 9], [1, 2, 9], [500, 5_000]
@@ -165,7 +165,7 @@ def test_what_was_refused_is_proposed_again_by_the_next_fetch() -> None:
 
 
 def test_brokers_that_are_fenced_leaving_or_replaced_are_not_let_in() -> None:
-    around = Surroundings(max_lag_ms=1_000)
+    around = BrokerLiveness(max_lag_ms=1_000)
     replica = led(isr=(ME, TWO), around=around)
     around.active.pop(THREE)
     assert fetch(replica, THREE, 0).proposal is None
@@ -175,7 +175,7 @@ def test_brokers_that_are_fenced_leaving_or_replaced_are_not_let_in() -> None:
 
 
 def test_a_broker_that_has_lost_the_log_directory_of_the_partition_is_not_let_in() -> None:
-    around = Surroundings(max_lag_ms=1_000)
+    around = BrokerLiveness(max_lag_ms=1_000)
     replica = led(isr=(ME, TWO), around=around)
     around.brokers = {THREE: broker(THREE)}
     kept, lost = around.brokers[THREE].log_dirs[0], uuid(999)
@@ -220,7 +220,7 @@ def test_the_leader_counts_itself_only_as_far_as_it_has_synced() -> None:
 
 
 def test_replicas_may_be_added_to_an_only_one_and_taken_away_again() -> None:
-    replica = Partition(ME, open_log(LogConfig()), Surroundings())
+    replica = Partition(ME, open_log(LogConfig()), BrokerLiveness())
     replica.apply(PartitionState(ME, LeaderEpoch(0), 0, (ME,), (ME,)), now_ms=0)
     append(replica)
     assert replica.log.high_watermark == 1

@@ -10,8 +10,8 @@ from odradek.ids import LeaderEpoch, NodeId, Uuid
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.partition import Partition, PartitionState
-from odradek.replication.surroundings import Surroundings
 from odradek.sim.disk import Device
 from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.trace import Trace
@@ -37,7 +37,7 @@ def open_log(config: LogConfig) -> Log:
 
 
 def partition(config: LogConfig, *, leader: NodeId = ME, leader_epoch: int = 0) -> Partition:
-    replica = Partition(ME, open_log(config), Surroundings())
+    replica = Partition(ME, open_log(config), BrokerLiveness())
     replica.apply(PartitionState(leader, LeaderEpoch(leader_epoch), 0, (ME,), (ME,)), now_ms=0)
     return replica
 

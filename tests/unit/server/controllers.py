@@ -11,7 +11,7 @@ from tests.unit.client.scripted import ScriptedBroker, ScriptedWire
 
 from odradek.ports import Wire, WireOwner, World
 from odradek.protocol.api import ApiKey
-from odradek.server.controller_channel import ControllerChannel
+from odradek.server.peers.controller_channel import ControllerChannel
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device
 from odradek.sim.entropy import SimulatedEntropy

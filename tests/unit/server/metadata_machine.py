@@ -22,11 +22,11 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from odradek.server.config import load
+from odradek.server.configs.node_config import load
+from odradek.server.configs.quorum_settings import QuorumSettings
 from odradek.server.containment import Containment
-from odradek.server.controller import Controller
-from odradek.server.quorum import Quorum
-from odradek.server.quorum_settings import QuorumSettings
+from odradek.server.controller.controller import Controller
+from odradek.server.quorum.quorum import Quorum
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy

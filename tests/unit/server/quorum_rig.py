@@ -23,17 +23,17 @@ from odradek.metadata.records import ConfigRecord
 from odradek.ports import World
 from odradek.protocol.api import ApiKey, response_class
 from odradek.protocol.codec import Message
-from odradek.server.authorizer import Authorizer
-from odradek.server.config import load
+from odradek.server.access.authorizer import Authorizer
+from odradek.server.access.quotas import Quotas
+from odradek.server.configs.node_config import load
+from odradek.server.configs.quorum_settings import QuorumSettings
 from odradek.server.containment import Containment
-from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
+from odradek.server.net.dispatch import Endpoints
 from odradek.server.net.listener import Listener, ListenerScope
-from odradek.server.purgatory import Purgatory
-from odradek.server.quorum import Quorum
-from odradek.server.quorum_settings import QuorumSettings
-from odradek.server.quotas import Quotas
-from odradek.server.routes import Role
+from odradek.server.net.routes import Role
+from odradek.server.quorum.quorum import Quorum
+from odradek.server.waiting.purgatory import Purgatory
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy

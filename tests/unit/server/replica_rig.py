@@ -47,23 +47,22 @@ from odradek.protocol.messages.produce import (
 )
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
-from odradek.server.apply import apply_changes, whole_image
-from odradek.server.config import load
+from odradek.server.access.quotas import Quotas
+from odradek.server.configs.node_config import load
 from odradek.server.containment import Containment
-from odradek.server.dispatch import Endpoints
-from odradek.server.fetch_sessions import FetchSessions
-from odradek.server.fetchers import Fetchers
-from odradek.server.hosted import Hosted
-from odradek.server.hosting import Hosting
-from odradek.server.isr_changes import IsrChanges
+from odradek.server.following.fetchers import Fetchers
 from odradek.server.net.buffers import BufferPool
+from odradek.server.net.dispatch import Endpoints
 from odradek.server.net.listener import Listener, ListenerScope
+from odradek.server.net.routes import Role
 from odradek.server.node import Node
-from odradek.server.purgatory import Purgatory
-from odradek.server.quotas import Quotas
-from odradek.server.replicas import Replicas
-from odradek.server.routes import Role
-from odradek.server.woken_fetches import LENT_FROM_BYTES, WokenFetches
+from odradek.server.partitions.fetch_sessions import FetchSessions
+from odradek.server.partitions.fetch_wakeups import LENT_FROM_BYTES, FetchWakeups
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.partitions.hosting import Hosting, whole_image
+from odradek.server.partitions.isr_changes import IsrChanges
+from odradek.server.partitions.replicas import Replicas
+from odradek.server.waiting.purgatory import Purgatory
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device
 from odradek.sim.entropy import SimulatedEntropy
@@ -132,7 +131,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             slots=100, eviction_ms=120_000, clock=self.world.clock, entropy=self.world.entropy
         )
-        self.woken_fetches = WokenFetches(self.containment, lent_from_bytes=rig.lent_from_bytes)
+        self.fetch_wakeups = FetchWakeups(self.containment, lent_from_bytes=rig.lent_from_bytes)
         directory = LogDirectory(self.world.disk, "/data", rig.uuid(100 + self.node_id), self.world.entropy)
         self.image = rig.image
         self.replicas = Replicas(self.config, self.world, [directory], self.containment)
@@ -149,7 +148,7 @@ class Broker:
         await self.listener.open(self.machine, PORT)
         self.is_up = True
         await rig.register(self)
-        self.replicas.surroundings.broker_epoch = rig.image.cluster.brokers[self.node_id].broker_epoch
+        self.replicas.liveness.broker_epoch = rig.image.cluster.brokers[self.node_id].broker_epoch
         self.fetchers.start()
 
     def _log_config_of(self, topic: str) -> Any:
@@ -157,7 +156,7 @@ class Broker:
 
     async def learn(self, image: Image, changes: Changes) -> None:
         self.image = image
-        await apply_changes(self.hosting, image, changes)
+        await self.hosting.apply(image, changes)
 
     def fail(self, failure: BaseException) -> None:
         self.failed = self.failed or failure
@@ -378,7 +377,7 @@ class ReplicaRig:
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         return answer
 
-    def hosted(self, number: int, name: str, index: int = 0) -> Hosted:
+    def hosted(self, number: int, name: str, index: int = 0) -> HostedPartition:
         return self.brokers[number].replicas.require(name, index)
 
     def ends(self, name: str, index: int = 0) -> dict[int, tuple[int, int]]:

@@ -17,9 +17,9 @@ from odradek.ports import FileSlice, Part, Wire, WireOwner, World
 from odradek.protocol.api import ApiKey, request_header_version, response_class, response_header_version
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.server.config import load
+from odradek.server.configs.node_config import load
 from odradek.server.node import Node
-from odradek.server.replicas import Hosted
+from odradek.server.partitions.replicas import HostedPartition
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device
 from odradek.sim.entropy import SimulatedEntropy
@@ -274,7 +274,7 @@ class Rig:
 
     async def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> list[Hosted]:
+    ) -> list[HostedPartition]:
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,

@@ -24,13 +24,13 @@ from odradek.protocol.messages.incremental_alter_configs import (
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.replication.partition import Partition
 from odradek.server.containment import MAX_PLACES_TOLD, Containment, Cost
-from odradek.server.coordinators import Coordinators
-from odradek.server.directory_choices import DirectoryChoices
-from odradek.server.hosting import Hosting
-from odradek.server.lifecycle import BrokerLifecycle, ControllerRegistrar
-from odradek.server.log_chores import LogChores
+from odradek.server.coordinators.groups import GroupCoordinator
+from odradek.server.membership.lifecycle import BrokerLifecycle, ControllerRegistrar
 from odradek.server.metrics import exposition
-from odradek.server.replicas import Replicas
+from odradek.server.partitions.directory_choices import DirectoryChoices
+from odradek.server.partitions.hosting import Hosting
+from odradek.server.partitions.log_chores import LogChores
+from odradek.server.partitions.replicas import Replicas
 from odradek.storage.directories import LogDirectory
 
 CHORES = {
@@ -70,23 +70,23 @@ def test_any_handler_that_raises_costs_its_request(port: int, wait: bool) -> Non
 
     async def test() -> None:
         await rig.create_topic("t")
-        endpoints = rig.node.listening.listeners["PLAINTEXT" if port == 9092 else "CONTROLLER"].scope.endpoints
+        endpoints = rig.node.listeners.by_name["PLAINTEXT" if port == 9092 else "CONTROLLER"].scope.endpoints
         bystander = rig.connect()
         planted = 0
         for key in endpoints.routes:
             version = endpoints.announced[key].max_version
             endpoint = endpoints.compile(key, version)
-            kept = endpoint.handle, endpoint.decode, endpoint.quick, endpoint.routine
+            kept = endpoint.handle, endpoint.decode, endpoint.fast_path, endpoint.cached_request
             endpoint.handle = raising
             endpoint.decode = lambda frame, position: (None, position)
-            endpoint.quick = raising_at_once if draw.random() < 0.5 and endpoint.quick is not None else None
-            endpoint.routine = None
+            endpoint.fast_path = raising_at_once if draw.random() < 0.5 and endpoint.fast_path is not None else None
+            endpoint.cached_request = None
             client = rig.connect(port)
             client.wire.feed(framed(_bare_request(key, version)))
             planted += 1
             await asyncio.sleep(0.1)
             assert client.wire.closed or client.answered, key
-            endpoint.handle, endpoint.decode, endpoint.quick, endpoint.routine = kept
+            endpoint.handle, endpoint.decode, endpoint.fast_path, endpoint.cached_request = kept
             assert (await bystander.ask(ASK, 9)).topics[0].error_code == 0
         assert rig.node.containment.counts[Cost.REQUEST] == planted
         await rig.restart()
@@ -217,12 +217,12 @@ def test_a_decision_that_raises_costs_its_request(monkeypatch: pytest.MonkeyPatc
         assert outcomes[1].code is ErrorCode.UNKNOWN_SERVER_ERROR
         await rig.create_topic("again")
 
-    monkeypatch.setattr("odradek.server.controller.create_topics", create_topics)
+    monkeypatch.setattr("odradek.server.controller.controller.create_topics", create_topics)
     rig.run(test)
 
 
 LISTENERS: tuple[tuple[type, str], ...] = (
-    (Coordinators, "apply"),
+    (GroupCoordinator, "apply"),
     (DirectoryChoices, "tell_changes"),
     (BrokerLifecycle, "learn"),
     (ControllerRegistrar, "apply"),

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.server.rig import Rig
 
 from odradek.metadata.bootstrap import FormatError
-from odradek.server.metadata_log import BadMetadataLog
+from odradek.server.quorum.log import BadMetadataLog
 
 STATE = "/data/__cluster_metadata-0/quorum-state"
 BOOTSTRAP = "/data/bootstrap.checkpoint"
@@ -40,7 +40,7 @@ def test_a_start_that_is_given_up_can_be_repeated(refuse: str) -> None:
 
     async def test() -> None:
         await rig.node.stop()
-        lifecycle = "odradek.server.lifecycle.BrokerLifecycle"
+        lifecycle = "odradek.server.membership.lifecycle.BrokerLifecycle"
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(f"{lifecycle}.{refuse}", _give_up)
             with pytest.raises(TimeoutError):

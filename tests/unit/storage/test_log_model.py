@@ -46,11 +46,11 @@ class LogAndModel(RuleBasedStateMachine):
         self.end += count
 
     @rule(size=st.integers(0, 40), late=st.integers(-5, 5))
-    def append_alone(self, size: int, late: int) -> None:
+    def append_sole_replica(self, size: int, late: int) -> None:
         self.now_ms += 1
         value = b"%d" % self.end + b"x" * size
         batch = batch_of(value, timestamp=self.now_ms + late)
-        base_offset = self.log.append_alone(batch, max(self.log.leader_epochs.latest, 0), self.now_ms)
+        base_offset = self.log.append_sole_replica(batch, max(self.log.leader_epochs.latest, 0), self.now_ms)
         if base_offset != NOT_PLAIN:
             assert base_offset == self.end
             self.model.append((self.end, self.end, self.now_ms + late, value))

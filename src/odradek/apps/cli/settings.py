@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from odradek.apps.terminal.properties import read_file
 from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import ConfigError
-from odradek.server.config import NodeConfig, load
+from odradek.server.configs.node_config import NodeConfig, load
 from odradek.values import value
 
 DEFAULT_PORT = 9092

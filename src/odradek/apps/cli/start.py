@@ -22,10 +22,10 @@ from odradek.apps.cli.settings import gather
 from odradek.apps.terminal.sentence import Sentence
 from odradek.metadata.bootstrap import FormatError
 from odradek.ports import AlreadyLocked
-from odradek.server.config import NodeConfig
-from odradek.server.lifecycle import RegistrationRefused
-from odradek.server.metadata_log import BadMetadataLog
+from odradek.server.configs.node_config import NodeConfig
+from odradek.server.membership.lifecycle import RegistrationRefused
 from odradek.server.node import Node
+from odradek.server.quorum.log import BadMetadataLog
 
 STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -130,7 +130,7 @@ def _say_ready(node: Node) -> None:
     """The one line that a person waits for."""
     config = node.config
     advertised = ", ".join(
-        str(type(one)(one.name, one.host, one.port or node.listening.ports[one.name]))
+        str(type(one)(one.name, one.host, one.port or node.listeners.ports[one.name]))
         for one in (config.advertised_listeners or config.controller_advertised_listeners)
     )
     data = ", ".join(config.log_dirs)

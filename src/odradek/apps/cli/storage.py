@@ -18,13 +18,13 @@ from odradek.ids import uuid_text
 from odradek.metadata.bootstrap import META_PROPERTIES_FILE, FormatError, MetaProperties
 from odradek.metadata.raft.voters import BadVoters, Voter, parse_initial_controllers
 from odradek.metadata.uuids import random_uuid as new_uuid
-from odradek.server.config import NodeConfig
-from odradek.server.directories import (
+from odradek.server.configs.node_config import NodeConfig
+from odradek.server.membership.identity import (
     all_directories,
     standalone_voter,
     survey,
 )
-from odradek.server.directories import (
+from odradek.server.membership.identity import (
     format_directories as write_directories,
 )
 

@@ -17,7 +17,7 @@ from odradek.coordinator.group.offsets import (
 )
 from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.topic_commits import TopicCommit
-from odradek.coordinator.runtime import java_length
+from odradek.coordinator.record_format import java_length
 from odradek.coordinator.shard import Moment, Outcome
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.errors import ErrorCode, KafkaError

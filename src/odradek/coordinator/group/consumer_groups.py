@@ -17,7 +17,7 @@ from odradek.coordinator.group.consumer_member import (
     without_epochs,
 )
 from odradek.coordinator.group.consumer_migration import downgrade_records, may_downgrade, upgrade_records
-from odradek.coordinator.group.consumer_update import Owned, Surroundings, Update
+from odradek.coordinator.group.consumer_update import Owned, Update, UpdateContext
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Joiner
 from odradek.coordinator.group.rebalance import join_error
@@ -149,8 +149,8 @@ class ConsumerGroups:
     def _all(self) -> Iterable[ConsumerGroup]:
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
-    def around(self, group_id: str, now: Moment) -> Surroundings:
-        return Surroundings(
+    def around(self, group_id: str, now: Moment) -> UpdateContext:
+        return UpdateContext(
             topics=self.image.topics,
             metadata_offset=self.image.provenance.offset,
             assignors=self.settings.consumer_assignors,

@@ -28,7 +28,7 @@ Owned = Mapping[Uuid, Sequence[int]]
 
 
 @value
-class Surroundings:
+class UpdateContext:
     """What a group's decisions depend on beside the group itself."""
 
     topics: TopicsImage
@@ -44,7 +44,7 @@ class Surroundings:
 class Update:
     """One request of one member. `out` grows by what has to be written."""
 
-    def __init__(self, group: ConsumerGroup, around: Surroundings, out: list[CoordinatorRecord]) -> None:
+    def __init__(self, group: ConsumerGroup, around: UpdateContext, out: list[CoordinatorRecord]) -> None:
         self._group = group
         self._around = around
         self._out = out

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from odradek.coordinator.group.offsets import VALUE_VERSION, offset_value
 from odradek.coordinator.group.records import OffsetCommitKey
-from odradek.coordinator.runtime import encode_key, encode_value
+from odradek.coordinator.record_format import encode_key, encode_value
 from odradek.ids import Uuid
 from odradek.protocol.primitives import encode_uvarint
 from odradek.protocol.records.batch import frame_batch

@@ -126,7 +126,7 @@ class PartitionChange:
         before, electorate = self._partition, self._electorate
         self._complete_reassignment()
         if electorate.with_elr:
-            self._settle_elr()
+            self._update_elr()
         elif not before.isr:
             # The feature was turned off while nobody led; without it whoever may lead is in the ISR.
             self.isr = tuple(each for each in before.elr or before.last_known_elr if each in self.replicas)
@@ -197,7 +197,7 @@ class PartitionChange:
         self.isr, self.replicas = isr, replicas
         self.removing_replicas = self.adding_replicas = ()
 
-    def _settle_elr(self) -> None:
+    def _update_elr(self) -> None:
         """Below min.insync.replicas nothing more is acknowledged, so who leaves the ISR then still has all of it.
 
         Unless it is a replica no more, which deletes its log: it must not be eligible once it is one again. Whoever

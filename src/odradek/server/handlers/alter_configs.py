@@ -15,11 +15,11 @@ from odradek.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from odradek.security.acl import Operation
-from odradek.server.authorizer import require_configs
-from odradek.server.broker_configs import check_is_this_broker
-from odradek.server.context import Context
-from odradek.server.forwarding import forward
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require_configs
+from odradek.server.configs.dynamic import check_is_this_broker
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.forwarding import forward
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.ALTER_CONFIGS, on=Role.BROKER)

@@ -7,12 +7,12 @@ connection stays, so that a newer client can ask again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey
-from odradek.protocol.codec import encode, encoder
+from odradek.protocol.codec import encoder
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
@@ -21,9 +21,10 @@ from odradek.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
-from odradek.server.served import Served, served_on
+from odradek.server.handlers.context import Context
+from odradek.server.net.api_table import served_on
+from odradek.server.net.routes import Role, serves
+from odradek.server.net.unsupported_version import announce
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _SOFTWARE_VERSION = 3
@@ -82,21 +83,7 @@ async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     )
 
 
-def unsupported_version_answer(announced: Mapping[ApiKey, Served]) -> bytes:
-    """The whole body for a version that is not known."""
-    return encode(
-        ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_announce(announced[ApiKey.API_VERSIONS])]
-        ),
-        0,
-    )
-
-
 @cache
 def _announced_on(role: Role) -> list[ApiVersion]:
     """Made once: whoever connects asks for it, and it is the longest of all small answers."""
-    return [_announce(served) for served in served_on(role).values()]
-
-
-def _announce(served: Served) -> ApiVersion:
-    return ApiVersion(api_key=served.api_key, min_version=served.announced_min_version, max_version=served.max_version)
+    return [announce(served) for served in served_on(role).values()]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from odradek.protocol.api import ApiKey
 from odradek.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.BEGIN_QUORUM_EPOCH, on=Role.CONTROLLER)

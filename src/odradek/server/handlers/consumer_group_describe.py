@@ -14,10 +14,10 @@ from odradek.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorized_operations import GROUP_OPERATIONS
-from odradek.server.authorizer import allowed_operations, require, topic_check
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorized_operations import GROUP_OPERATIONS
+from odradek.server.access.authorizer import allowed_operations, require, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.CONSUMER_GROUP_DESCRIBE, on=Role.BROKER)

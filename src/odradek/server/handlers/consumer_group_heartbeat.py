@@ -17,9 +17,9 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require, topic_check
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.CONSUMER_GROUP_HEARTBEAT, on=Role.BROKER)

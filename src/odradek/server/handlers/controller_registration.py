@@ -8,9 +8,9 @@ from odradek.protocol.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.CONTROLLER_REGISTRATION, on=Role.CONTROLLER)

@@ -17,10 +17,10 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed
-from odradek.server.context import Context
-from odradek.server.quotas import charge_mutations
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed
+from odradek.server.access.quotas import charge_mutations
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 _THROTTLING_ERROR_SINCE = 6
 

@@ -16,18 +16,18 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.acknowledgements import PendingDeletion
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.hosted import Hosted
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.acks import PendingDeletion
+from odradek.server.partitions.hosted_partition import HostedPartition
 
 UP_TO_HIGH_WATERMARK = -1
 
 
 @serves(ApiKey.DELETE_RECORDS, on=Role.BROKER)
 async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    waiting: list[tuple[Hosted, PendingDeletion, DeleteRecordsPartitionResult]] = []
+    waiting: list[tuple[HostedPartition, PendingDeletion, DeleteRecordsPartitionResult]] = []
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
@@ -50,7 +50,7 @@ def _delete(
     topic: str,
     index: int,
     offset: int,
-    waiting: list[tuple[Hosted, PendingDeletion, DeleteRecordsPartitionResult]],
+    waiting: list[tuple[HostedPartition, PendingDeletion, DeleteRecordsPartitionResult]],
 ) -> DeleteRecordsPartitionResult:
     replicas = ctx.node.replicas
     try:

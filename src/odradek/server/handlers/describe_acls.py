@@ -11,9 +11,9 @@ from odradek.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require, require_authorizer
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require, require_authorizer
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.DESCRIBE_ACLS, on=Role.BROKER | Role.CONTROLLER)

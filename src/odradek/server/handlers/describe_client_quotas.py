@@ -14,9 +14,9 @@ from odradek.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 _EXACT = 0
 _DEFAULT = 1

@@ -15,10 +15,10 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from odradek.server.authorized_operations import NOT_ASKED_FOR
-from odradek.server.authorizer import cluster_operations
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorized_operations import NOT_ASKED_FOR
+from odradek.server.access.authorizer import cluster_operations
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 _BROKERS = 1
 _CONTROLLERS = 2

@@ -24,8 +24,8 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from odradek.security.acl import Operation
-from odradek.server.authorizer import require_configs
-from odradek.server.config_descriptions import (
+from odradek.server.access.authorizer import require_configs
+from odradek.server.configs.described import (
     Wanted,
     describe_all_brokers,
     describe_broker,
@@ -33,8 +33,8 @@ from odradek.server.config_descriptions import (
     describe_loggers,
     describe_topic,
 )
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.DESCRIBE_CONFIGS, on=Role.BROKER | Role.CONTROLLER)

@@ -9,10 +9,10 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorized_operations import GROUP_OPERATIONS
-from odradek.server.authorizer import allowed_operations, require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorized_operations import GROUP_OPERATIONS
+from odradek.server.access.authorizer import allowed_operations, require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 _NOT_FOUND_SINCE = 6
 _DEAD = "Dead"

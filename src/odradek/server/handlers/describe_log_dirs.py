@@ -15,10 +15,10 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed
-from odradek.server.context import Context
-from odradek.server.hosted import Hosted
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.hosted_partition import HostedPartition
 
 
 @serves(ApiKey.DESCRIBE_LOG_DIRS, on=Role.BROKER)
@@ -58,7 +58,7 @@ async def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDi
     return DescribeLogDirsResponse(results=results)
 
 
-def _partition(hosted: Hosted) -> DescribeLogDirsPartition:
+def _partition(hosted: HostedPartition) -> DescribeLogDirsPartition:
     log = hosted.partition.log
     return DescribeLogDirsPartition(
         partition_index=hosted.index,

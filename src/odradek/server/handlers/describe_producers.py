@@ -12,9 +12,9 @@ from odradek.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.DESCRIBE_PRODUCERS, on=Role.BROKER)

@@ -18,11 +18,11 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
-from odradek.server.authorizer import allowed_operations, topic_check
-from odradek.server.cluster_view import ClusterView
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.server.access.authorizer import allowed_operations, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.listener_view import ListenerView
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, on=Role.BROKER)
@@ -42,7 +42,7 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
     if cursor is not None and (cursor.partition_index < 0 or (named and names[:1] != [first_name])):
         # A page can only begin at a partition, and within the topics that were asked for.
         return DescribeTopicPartitionsResponse(topics=[_error(name, ErrorCode.INVALID_REQUEST) for name in named])
-    view = ClusterView(ctx.node.image.cluster, ctx.listener_name)
+    view = ListenerView(ctx.node.image.cluster, ctx.listener_name)
     room = max(min(ctx.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
@@ -71,7 +71,7 @@ def _operations(ctx: Context, topic: str) -> int:
 
 
 def _described(
-    view: ClusterView, topic: TopicImage, indexes: range, operations: int
+    view: ListenerView, topic: TopicImage, indexes: range, operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -83,7 +83,7 @@ def _described(
 
 
 def _partition(
-    view: ClusterView, index: int, partition: PartitionRegistration
+    view: ListenerView, index: int, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,

@@ -12,9 +12,9 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 _TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: "
 _NOBODY = "Attempt to describe a user credential that does not exist: "

@@ -12,11 +12,11 @@ from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.frame import RequestHeader, ResponseHeader, decode_request_header
 from odradek.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context, ForwardedContext
-from odradek.server.dispatch import Endpoint, UnservedRequest
-from odradek.server.forwarding import address_of, principal_of
-from odradek.server.routes import Role, route_of, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context, ForwardedContext
+from odradek.server.handlers.forwarding import address_of, principal_of
+from odradek.server.net.dispatch import Endpoint, UnservedRequest
+from odradek.server.net.routes import Role, route_of, serves
 
 
 @serves(ApiKey.ENVELOPE, on=Role.CONTROLLER, overlaps=True)
@@ -50,9 +50,9 @@ async def _answer(endpoint: Endpoint, ctx: Context, request: Message, key: ApiKe
         answer = await endpoint.handle(ctx, request)
     except KafkaError as refused:
         if endpoint.error_answer is None:
-            from odradek.server.refusals import refusal
+            from odradek.server.handlers.error_answers import error_answer
 
-            return refusal(request, refused)
+            return error_answer(request, refused)
         return endpoint.error_answer(refused.code, str(refused))
     assert answer is not None, f"{key.name} has no answer"
     return answer

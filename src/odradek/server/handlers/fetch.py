@@ -16,12 +16,13 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.replication.fetch_forms import VERSION, ending_of
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed, topic_check
-from odradek.server.context import Context
-from odradek.server.fetch_collector import Collector, Reader, name_leaders
-from odradek.server.fetch_sessions import FetchSession
-from odradek.server.handlers.quick_fetch import quick_fetch
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_fetch import fast_fetch
+from odradek.server.handlers.leader_hints import name_fetch_leaders
+from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.fetch_sessions import FetchSession
+from odradek.server.partitions.reads import Collector, Reader
 
 READ_COMMITTED = 1
 _READS_FROM_FOLLOWERS_VERSION = 11
@@ -29,7 +30,7 @@ _REPLICA_STATE_VERSION = 15
 _LEADER_VERSION = 16
 
 
-@serves(ApiKey.FETCH, on=Role.BROKER, quick=quick_fetch, unmetered=True)
+@serves(ApiKey.FETCH, on=Role.BROKER, fast_path=fast_fetch, unmetered=True)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     node = ctx.node
     sessions = node.fetch_sessions
@@ -61,12 +62,12 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
                 await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
                 collector.collect()
         if collector.has_cold_slices():
-            await collector.warm(ctx)
+            await collector.warm(node.world.workers)
     finally:
         sessions.done(session)
     response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=incremental))
     if collector.failed and ctx.api_version >= _LEADER_VERSION:
-        name_leaders(response, node.image, ctx.listener_name)
+        name_fetch_leaders(response, node.image, ctx.listener_name)
     return response
 
 
@@ -83,7 +84,7 @@ def _reader(ctx: Context, request: FetchRequest) -> Reader:
 
 
 def _learn(session: FetchSession, follower: Reader) -> None:
-    """Its next requests can be read in the quick way."""
+    """Its next requests can be read by the fast path."""
     if session.ending is None or session.broker_epoch != follower.broker_epoch:
         session.broker_epoch = follower.broker_epoch
         session.ending = ending_of(follower.replica_id, follower.broker_epoch)

@@ -15,18 +15,18 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.handlers.quick_fetch_metadata import quick_fetch
-from odradek.server.metadata_reads import MAX_BYTES, MAX_WAIT_MS, answer, read_for
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_fetch_metadata import fast_fetch
+from odradek.server.net.routes import Role, serves
+from odradek.server.quorum.reads import MAX_BYTES, MAX_WAIT_MS, answer, read_for
 from odradek.storage.config import LONG_MAX
 
 _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
 
 
-@serves(ApiKey.FETCH, on=Role.CONTROLLER, quick=quick_fetch, unmetered=True)
+@serves(ApiKey.FETCH, on=Role.CONTROLLER, fast_path=fast_fetch, unmetered=True)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
     require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     quorum = ctx.node.quorum

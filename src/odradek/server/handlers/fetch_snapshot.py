@@ -20,10 +20,10 @@ from odradek.protocol.messages.fetch_snapshot import (
     TopicSnapshot,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.quorum import Quorum
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
+from odradek.server.quorum.quorum import Quorum
 
 MAX_BYTES = 4 << 20
 """Of one piece, whatever is asked for."""

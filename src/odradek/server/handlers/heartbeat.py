@@ -9,28 +9,28 @@ from odradek.protocol.codec import decoder, encoder
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.handlers.quick_groups import frame_head
-from odradek.server.routes import QuickAnswer, QuickHandler, Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_groups import frame_head
+from odradek.server.net.routes import FastAnswer, FastPath, Role, serves
 
 if TYPE_CHECKING:
     from odradek.server.node import Node
 
 
-def _quick(version: int, _: str) -> QuickHandler:
+def _fast(version: int, _: str) -> FastPath:
     """A group of a thousand members sends hundreds of them a second, and nothing else."""
     decode = decoder(HeartbeatRequest, version)
     encode = encoder(HeartbeatResponse, version)
     head = frame_head(ApiKey.HEARTBEAT, version)
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> QuickAnswer:
+    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             request, _ = decode(frame, position)
         except (MalformedFrame, IndexError):
             return None
-        running = node.coordinators.running(request.group_id)
-        code = None if running is None else running.heartbeat(request)
+        runner = node.coordinators.runner(request.group_id)
+        code = None if runner is None else runner.heartbeat(request)
         if code is None:
             return None
         body = bodies.get(code)
@@ -42,7 +42,7 @@ def _quick(version: int, _: str) -> QuickHandler:
     return handle
 
 
-@serves(ApiKey.HEARTBEAT, on=Role.BROKER, quick=_quick)
+@serves(ApiKey.HEARTBEAT, on=Role.BROKER, fast_path=_fast)
 async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
         require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)

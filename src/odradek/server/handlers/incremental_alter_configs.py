@@ -18,12 +18,12 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from odradek.security.acl import Operation
-from odradek.server.authorizer import require_configs
-from odradek.server.broker_configs import check_is_this_broker
-from odradek.server.context import Context
-from odradek.server.forwarding import forward
-from odradek.server.loggers import check_levels, set_levels
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require_configs
+from odradek.server.configs.dynamic import check_is_this_broker
+from odradek.server.configs.loggers import check_levels, set_levels
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.forwarding import forward
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, on=Role.BROKER)

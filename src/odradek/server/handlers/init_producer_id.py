@@ -11,9 +11,9 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed, allowed_somewhere
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed, allowed_somewhere
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.INIT_PRODUCER_ID, on=Role.BROKER)

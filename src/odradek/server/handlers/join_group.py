@@ -8,26 +8,26 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.handlers.quick_groups import quick_group_request
-from odradek.server.routes import QuickHandler, Role, serves
-from odradek.server.running_shard import Decide, RunningShard
+from odradek.server.access.authorizer import require
+from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_groups import fast_group_request
+from odradek.server.net.routes import FastPath, Role, serves
 
 _NULL_PROTOCOL_SINCE = 7
 
 
-def _quick(version: int, _: str) -> QuickHandler:
+def _fast(version: int, _: str) -> FastPath:
     # Of a member that is known, nothing is asked but what is in its request.
     joiner = Joiner("", "", version, "")
 
-    def decide(running: RunningShard, request: JoinGroupRequest) -> Decide | None:
-        return _decide(request, joiner) if running.shard.knows(request.group_id, request.member_id) else None
+    def decide(runner: ShardRunner, request: JoinGroupRequest) -> Decide | None:
+        return _decide(request, joiner) if runner.shard.knows(request.group_id, request.member_id) else None
 
-    return quick_group_request(ApiKey.JOIN_GROUP, version, decide=decide, answer=_answer)
+    return fast_group_request(ApiKey.JOIN_GROUP, version, decide=decide, answer=_answer)
 
 
-@serves(ApiKey.JOIN_GROUP, on=Role.BROKER, quick=_quick)
+@serves(ApiKey.JOIN_GROUP, on=Role.BROKER, fast_path=_fast)
 async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, _fresh_id(ctx.node.world.entropy))
     try:

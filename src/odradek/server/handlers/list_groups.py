@@ -6,9 +6,9 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.LIST_GROUPS, on=Role.BROKER)

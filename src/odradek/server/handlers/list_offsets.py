@@ -23,10 +23,10 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.handlers.quick_list_offsets import consumers_end, epoch_of, quick_list_offsets
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_list_offsets import consumers_end, epoch_of, fast_list_offsets
+from odradek.server.net.routes import Role, serves
 from odradek.storage.log import Log
 
 CONSUMER = -1
@@ -39,7 +39,7 @@ _NOT_AVAILABLE_VERSION = 5
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-@serves(ApiKey.LIST_OFFSETS, on=Role.BROKER, quick=quick_list_offsets)
+@serves(ApiKey.LIST_OFFSETS, on=Role.BROKER, fast_path=fast_list_offsets)
 async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     repeated = _repeated_partitions(request)
     topics = []
@@ -82,7 +82,7 @@ def _look_up(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        with ctx.node.replicas.minding_the_disk(hosted):
+        with ctx.node.replicas.storage_errors(hosted):
             found_timestamp, offset = _search(log, timestamp, end_offset)
     if request.replica_id == CONSUMER and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
         known = ctx.api_version >= _NOT_AVAILABLE_VERSION

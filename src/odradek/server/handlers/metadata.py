@@ -26,13 +26,13 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
-from odradek.server.authorizer import allowed, allowed_operations, cluster_operations, topic_check
-from odradek.server.cluster_view import ClusterView
-from odradek.server.context import Context
-from odradek.server.forwarding import forward_as_client
-from odradek.server.metadata_answers import Entry, answer_encoder, describe_topic
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from odradek.server.access.authorizer import allowed, allowed_operations, cluster_operations, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.forwarding import forward_as_client
+from odradek.server.handlers.listener_view import ListenerView
+from odradek.server.handlers.metadata_cache import Entry, answer_encoder, describe_topic
+from odradek.server.net.routes import Role, serves
 
 _NULL_MEANS_ALL_SINCE = 1
 _TOPIC_IDS_SINCE = 12
@@ -62,9 +62,9 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         topics = _with_operations(ctx, image, entries)
     elif entries is None:
-        topics = await ctx.node.metadata_answers.all_topics(image, listener_name=ctx.listener_name, version=version)
+        topics = await ctx.node.metadata_cache.all_topics(image, listener_name=ctx.listener_name, version=version)
     else:
-        topics = await ctx.node.metadata_answers.some_topics(
+        topics = await ctx.node.metadata_cache.some_topics(
             image, entries, listener_name=ctx.listener_name, version=version
         )
     departed = ctx.node.replicas.departures.still_named()
@@ -81,7 +81,7 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
 
 def _with_operations(ctx: Context, image: Image, entries: list[Entry] | None) -> list[MetadataResponseTopic]:
     """What each client may do differs, so this is made anew for each."""
-    view = ClusterView(image.cluster, ctx.listener_name)
+    view = ListenerView(image.cluster, ctx.listener_name)
     topics = []
     for entry in list(image.topics.by_name.values()) if entries is None else entries:
         topic = describe_topic(view, entry, ctx.api_version) if isinstance(entry, TopicImage) else entry

@@ -16,15 +16,15 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import allowed, topic_check
-from odradek.server.context import Context
-from odradek.server.handlers.quick_commit import quick_commit
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import allowed, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_commit import fast_commit
+from odradek.server.net.routes import Role, serves
 
 _TOPIC_IDS_SINCE = 10
 
 
-@serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER, quick=quick_commit)
+@serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER, fast_path=fast_commit)
 async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     if not allowed(ctx, Operation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -22,9 +22,9 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require, topic_check
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require, topic_check
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 SEVERAL_GROUPS_SINCE = 8
 _GROUP_ERROR_SINCE = 2

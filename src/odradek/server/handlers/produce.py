@@ -20,15 +20,15 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.security.acl import Operation
-from odradek.server.acknowledgements import Acknowledgements, PendingAck
-from odradek.server.authorizer import topic_check
-from odradek.server.context import Context
-from odradek.server.handlers.quick_produce_one import quick_produce_one
-from odradek.server.handlers.quick_produce_routine import produce_routine
-from odradek.server.hosted import Hosted
-from odradek.server.known_leaders import KnownLeaders
-from odradek.server.produce_answers import accepted, is_transactional, name_leaders, refused
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import topic_check
+from odradek.server.handlers.cached_produce import cached_produce
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_produce_one import fast_produce_one
+from odradek.server.handlers.leader_hints import LeaderHints
+from odradek.server.handlers.produce_answers import accepted, is_transactional, name_leaders, refused
+from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.acks import Acknowledgements, PendingAck
+from odradek.server.partitions.hosted_partition import HostedPartition
 
 ALL = -1
 TOPIC_ID_VERSION = 13
@@ -41,8 +41,8 @@ ADMIN_CLIENT_ID = "__admin_client"
     on=Role.BROKER,
     announced_min_version=0,
     overlaps=True,
-    quick=quick_produce_one,
-    routine=produce_routine,
+    fast_path=fast_produce_one,
+    cached_request=cached_produce,
 )
 async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     appends = _Appends(ctx, request)
@@ -67,7 +67,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
     if appends.unacknowledged:
         await appends.wait_for_replicas(request.timeout_ms)
     response = ProduceResponse(responses=responses)
-    name_leaders(response, ctx.api_version, KnownLeaders(ctx.node.image, ctx.listener_name))
+    name_leaders(response, ctx.api_version, LeaderHints(ctx.node.image, ctx.listener_name))
     return response
 
 
@@ -76,9 +76,9 @@ class _Appends:
 
     __slots__ = (
         "_acknowledgements",
+        "_acks_all",
         "_by_id",
         "_ctx",
-        "_for_all",
         "_may_write",
         "_now_ms",
         "_refusal",
@@ -94,9 +94,9 @@ class _Appends:
         self._refusal = _refusal(request)
         self._may_write = topic_check(ctx, Operation.WRITE)
         self.failed: KafkaError | None = None
-        self.to_flush: list[tuple[Hosted, PartitionProduceResponse]] = []
+        self.to_flush: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
-        self._for_all = request.acks == ALL
+        self._acks_all = request.acks == ALL
         self._acknowledgements = Acknowledgements()
 
     def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
@@ -117,14 +117,14 @@ class _Appends:
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
-            info = replicas.append(hosted, records, now_ms=self._now_ms, for_all=self._for_all)
+            info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
         except KafkaError as error:
             self.failed = error
             return refused(part.index, error)
         answer = accepted(part.index, info)
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append((hosted, answer))
-        if self._for_all and hosted.partition.leadership is not None:
+        if self._acks_all and hosted.partition.leadership is not None:
             self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
         return answer
 

@@ -6,9 +6,9 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.routes import Role, serves
+from odradek.server.access.authorizer import require
+from odradek.server.handlers.context import Context
+from odradek.server.net.routes import Role, serves
 
 
 @serves(ApiKey.REMOVE_RAFT_VOTER, on=Role.BROKER | Role.CONTROLLER, forwarded=True)

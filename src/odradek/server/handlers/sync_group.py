@@ -6,23 +6,23 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.authorizer import require
-from odradek.server.context import Context
-from odradek.server.handlers.quick_groups import quick_group_request
-from odradek.server.routes import QuickHandler, Role, serves
-from odradek.server.running_shard import Decide, RunningShard
+from odradek.server.access.authorizer import require
+from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+from odradek.server.handlers.context import Context
+from odradek.server.handlers.fast_groups import fast_group_request
+from odradek.server.net.routes import FastPath, Role, serves
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def _quick(version: int, _: str) -> QuickHandler:
-    def decide(running: RunningShard, request: SyncGroupRequest) -> Decide | None:
+def _fast(version: int, _: str) -> FastPath:
+    def decide(runner: ShardRunner, request: SyncGroupRequest) -> Decide | None:
         return None if _lacks_protocol(request, version) else _decide(request)
 
-    return quick_group_request(ApiKey.SYNC_GROUP, version, decide=decide, answer=_answer)
+    return fast_group_request(ApiKey.SYNC_GROUP, version, decide=decide, answer=_answer)
 
 
-@serves(ApiKey.SYNC_GROUP, on=Role.BROKER, quick=_quick)
+@serves(ApiKey.SYNC_GROUP, on=Role.BROKER, fast_path=_fast)
 async def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
     if _lacks_protocol(request, ctx.api_version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

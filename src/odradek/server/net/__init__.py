@@ -1,5 +1,5 @@
-"""Connections: framing, receive buffers, order of answers, back-pressure, on whatever wire the world offers.
+"""From the bytes of a connection to a handler and back: listeners, buffers, connections, routes and their versions.
 
-Answers leave in the order of their requests. Memory is bounded per connection and in all: who does not read their
-answers is read no further themselves.
+Powers: the network's ports and the loop. Invariants: answers leave in the order of the requests; views into a receive
+buffer are good until the request first waits; a broken frame costs its connection and nobody else.
 """

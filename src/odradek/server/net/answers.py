@@ -18,9 +18,9 @@ from odradek.ports import Part, Wire
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.containment import Cost
-from odradek.server.dispatch import Endpoint
-from odradek.server.promise import Promise
-from odradek.server.suspended import Suspended
+from odradek.server.net.dispatch import Endpoint
+from odradek.server.waiting.deferred import Deferred
+from odradek.server.waiting.stepped import Stepped
 
 if TYPE_CHECKING:
     from odradek.server.net.listener import ListenerScope
@@ -34,16 +34,16 @@ _FLEXIBLE_ANSWER = Struct(">iiB")
 class Slot:
     """The place in the line of one request that was not answered at once."""
 
-    __slots__ = ("correlation_id", "endpoint", "handler", "parts", "promise", "since_ms")
+    __slots__ = ("correlation_id", "deferred", "endpoint", "handler", "parts", "since_ms")
 
     def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
         self.endpoint = endpoint
         self.since_ms = since_ms
         self.correlation_id = correlation_id
         self.parts: list[Part] | None = None
-        self.handler: Suspended[Message | None] | None = None
-        self.promise: Promise[Any] | None = None
-        """What a quick handler waits for."""
+        self.handler: Stepped[Message | None] | None = None
+        self.deferred: Deferred[Any] | None = None
+        """What a fast path waits for."""
 
 
 class Answers(ABC):
@@ -99,36 +99,36 @@ class Answers(ABC):
         self._closed_here = True
         self._wire.close()
 
-    def suspended(self) -> list[Suspended[Message | None]]:
+    def stepped(self) -> list[Stepped[Message | None]]:
         """The handlers that wait for something."""
         return [slot.handler for slot in self._waiting if slot.handler is not None]
 
     # Of requests that wait.
 
-    def _await(self, endpoint: Endpoint, correlation_id: int, promise: Promise[Any]) -> None:
+    def _await(self, endpoint: Endpoint, correlation_id: int, deferred: Deferred[Any]) -> None:
         slot = Slot(endpoint, correlation_id, self.last_request_ms)
-        slot.promise = promise
+        slot.deferred = deferred
         self._waiting.append(slot)
-        promise.on_kept = self._kept
+        deferred.on_done = self._deferred_done
 
-    def _kept(self, promise: Promise[Any]) -> None:
+    def _deferred_done(self, deferred: Deferred[Any]) -> None:
         """Answer; whoever brought the answer is in the middle of its own work, so that nothing else is begun."""
         waiting = self._waiting
         for slot in waiting:
-            if slot.promise is promise:
+            if slot.deferred is deferred:
                 break
-        assert slot.promise is promise
-        assert promise.frame is not None
+        assert slot.deferred is deferred
+        assert deferred.frame is not None
         slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
         try:
-            answer = promise.frame(promise, slot.correlation_id)
+            answer = deferred.frame(deferred, slot.correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             response = self._failure_answer(slot.endpoint, error)
             if response is None:
                 return
             answer = self._encode(slot.endpoint, slot.correlation_id, response)
         parts: list[Part] = [answer] if isinstance(answer, bytes) else answer
-        if promise.is_one_of_many:
+        if deferred.is_one_of_many:
             slot.parts = parts
             if not self._sends_soon:
                 self._sends_soon = True
@@ -163,9 +163,9 @@ class Answers(ABC):
         else:
             slot = Slot(endpoint, correlation_id, self.last_request_ms)
             self._waiting.append(slot)
-            slot.handler = Suspended(handler, awaited, partial(self._finish, slot))
+            slot.handler = Stepped(handler, awaited, partial(self._finish, slot))
 
-    def _finish(self, slot: Slot, handler: Suspended[Message | None]) -> None:
+    def _finish(self, slot: Slot, handler: Stepped[Message | None]) -> None:
         slot.handler = None  # They know each other, and nobody should have to find that out.
         if self._closed:
             return

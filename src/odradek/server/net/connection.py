@@ -17,14 +17,14 @@ from odradek.ports import Wire
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.frame import skip_tagged_fields
-from odradek.server.context import Context
-from odradek.server.dispatch import Endpoint, UnservedRequest
-from odradek.server.handlers.api_versions import unsupported_version_answer
+from odradek.server.access.quotas import is_metered, metered
+from odradek.server.handlers.context import Context
 from odradek.server.net.answers import ANSWER, Answers
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
-from odradek.server.promise import Promise
-from odradek.server.quotas import is_metered, metered
-from odradek.server.routes import Routine, RoutineMaker
+from odradek.server.net.dispatch import Endpoint, UnservedRequest
+from odradek.server.net.routes import CachedRequest, CachedRequestMaker
+from odradek.server.net.unsupported_version import unsupported_version_answer
+from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
     from odradek.server.net.listener import ListenerScope
@@ -53,6 +53,7 @@ class Connection(Answers):
 
     __slots__ = (
         "_buffer",
+        "_cached_request",
         "_client_id",
         "_client_id_bytes",
         "_end",
@@ -61,7 +62,6 @@ class Connection(Answers):
         "_get_endpoint",
         "_muted",
         "_pool",
-        "_routine",
         "_start",
         "id",
     )
@@ -82,7 +82,7 @@ class Connection(Answers):
         """While it runs nothing is read: the client was told to wait."""
         self._client_id: str | None = None
         self._client_id_bytes = b""
-        self._routine: Routine | None = None
+        self._cached_request: CachedRequest | None = None
         """What it is asked again and again."""
 
     def mute(self, duration_ms: int) -> None:
@@ -114,21 +114,21 @@ class Connection(Answers):
 
     def received(self, count: int) -> None:
         if self._buffer is None:
-            routine = self._routine
+            cached_request = self._cached_request
             if (
-                routine is not None
+                cached_request is not None
                 and not self._waiting
                 and not self._wire.unsent_bytes
                 and self._muted is None
                 and not self._scope.node.guarded
             ):
                 try:
-                    answer = routine.answer(self._pool.spare.view, count)
+                    answer = cached_request.answer(self._pool.spare.view, count)
                 except Exception as error:  # noqa: BLE001 - sorted out by kind
-                    self._failure_answer(routine.endpoint, error)
+                    self._failure_answer(cached_request.endpoint, error)
                     return
                 if answer is not None:
-                    routine.endpoint.served += 1
+                    cached_request.endpoint.served += 1
                     self.last_request_ms = self._clock.monotonic_ms()
                     if answer:
                         self._wire.send((answer,))
@@ -154,8 +154,8 @@ class Connection(Answers):
             if slot.handler is not None:
                 slot.handler.cancel()
                 slot.handler = None
-            elif slot.promise is not None:
-                slot.promise.on_kept = None
+            elif slot.deferred is not None:
+                slot.deferred.on_done = None
         self._waiting.clear()
         self._answers.clear()
         self._release()
@@ -179,7 +179,7 @@ class Connection(Answers):
         ):
             return False
         endpoint = self._get_endpoint(api_key << 16 | version)
-        if endpoint is None or endpoint.quick is None or (scope.node.guarded and not self._may_pass(endpoint)):
+        if endpoint is None or endpoint.fast_path is None or (scope.node.guarded and not self._may_pass(endpoint)):
             return False
         waiting = self._waiting
         if waiting and not self._may_overlap(endpoint):
@@ -192,7 +192,7 @@ class Connection(Answers):
                 return False
             position += 1
         try:
-            answer = endpoint.quick(scope.node, view[:end], position, correlation_id)
+            answer = endpoint.fast_path(scope.node, view[:end], position, correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             self._answer_failure(endpoint, correlation_id, error)
             if self._answers:
@@ -202,7 +202,7 @@ class Connection(Answers):
                 return False
             endpoint.served += 1
             self.last_request_ms = self._clock.monotonic_ms()
-            if isinstance(answer, Promise):
+            if isinstance(answer, Deferred):
                 self._await(endpoint, correlation_id, answer)
             elif waiting:
                 self._line_up(endpoint, correlation_id, answer)
@@ -211,16 +211,16 @@ class Connection(Answers):
             else:
                 if answer:
                     self._wire.send((answer,))
-                if endpoint.routine is not None and scope.max_request_bytes >= SMALLEST_BUFFER:
-                    self._learn(endpoint.routine, endpoint, view[:end], position)
+                if endpoint.cached_request is not None and scope.max_request_bytes >= SMALLEST_BUFFER:
+                    self._learn(endpoint.cached_request, endpoint, view[:end], position)
         return True
 
-    def _learn(self, make: RoutineMaker, endpoint: Endpoint, frame: memoryview, position: int) -> None:
-        """The next request is likely to be like this one. (A routine does not look at sizes.)"""
-        routine = self._routine
-        if routine is None or routine.endpoint is not endpoint or routine.start != position:
-            self._routine = routine = make(self._scope.node, endpoint, position, frame)
-        routine.learn(frame)
+    def _learn(self, make: CachedRequestMaker, endpoint: Endpoint, frame: memoryview, position: int) -> None:
+        """The next request is likely to be like this one. (A cached request does not look at sizes.)"""
+        cached_request = self._cached_request
+        if cached_request is None or cached_request.endpoint is not endpoint or cached_request.start != position:
+            self._cached_request = cached_request = make(self._scope.node, endpoint, position, frame)
+        cached_request.learn(frame)
 
     def _serve_frames(self) -> None:
         buffer = self._buffer
@@ -336,9 +336,9 @@ class Connection(Answers):
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
             guarded = self._scope.node.guarded
             if (
-                endpoint.quick is not None
+                endpoint.fast_path is not None
                 and (not guarded or self._may_pass(endpoint))
-                and self._serve_quickly(endpoint, frame, position, correlation_id)
+                and self._serve_fast(endpoint, frame, position, correlation_id)
             ):
                 return True
             # Bytes after the end of the request are passed over, as Kafka does: librdkafka sends three of them when it
@@ -362,14 +362,14 @@ class Connection(Answers):
         return endpoint.overlaps and waiting[-1].endpoint.overlaps and len(waiting) < MAX_UNANSWERED
 
     def _may_pass(self, endpoint: Endpoint) -> bool:
-        """Whether a node that is guarded is not so against what this one's quick way knows."""
+        """Whether a node that is guarded is not so against what this one's fast path knows."""
         return endpoint.unmetered and self._scope.node.authorizer is None
 
-    def _serve_quickly(self, endpoint: Endpoint, frame: memoryview, position: int, correlation_id: int) -> bool:
+    def _serve_fast(self, endpoint: Endpoint, frame: memoryview, position: int, correlation_id: int) -> bool:
         """Answer a request of the most common kind; False if it is not, and then nothing was done."""
-        assert endpoint.quick is not None
+        assert endpoint.fast_path is not None
         try:
-            answer = endpoint.quick(self._scope.node, frame, position, correlation_id)
+            answer = endpoint.fast_path(self._scope.node, frame, position, correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             self._answer_failure(endpoint, correlation_id, error)
             return True
@@ -377,7 +377,7 @@ class Connection(Answers):
             return False
         endpoint.served += 1
         self.last_request_ms = self._clock.monotonic_ms()
-        if isinstance(answer, Promise):
+        if isinstance(answer, Deferred):
             self._await(endpoint, correlation_id, answer)
         elif self._waiting:
             self._line_up(endpoint, correlation_id, answer)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from odradek.ports import Listening, Wire, WireOwner
 from odradek.server.containment import Cost
-from odradek.server.dispatch import Endpoints
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.connection import LARGE_FRAME_BYTES, Connection
+from odradek.server.net.dispatch import Endpoints
 
 if TYPE_CHECKING:
     from odradek.server.node import Node

@@ -242,15 +242,15 @@ def test_groups_have_settings_and_are_listed_by_them() -> None:
 
 def test_levels_of_loggers_change_and_are_not_on_record() -> None:
     rig = Rig()
-    logger = logging.getLogger("odradek.server.loggers")
+    logger = logging.getLogger("odradek.server.configs.loggers")
     before = logger.level
 
     async def change() -> None:
         client = rig.connect()
         configs = rig.node.image.configs
         try:
-            assert await alter(client, BROKER_LOGGER_RESOURCE, "1", odradek_server_loggers="FATAL") == (0, None)
-            entry = (await describe(client, BROKER_LOGGER_RESOURCE, "1"))["odradek.server.loggers"]
+            assert await alter(client, BROKER_LOGGER_RESOURCE, "1", odradek_server_configs_loggers="FATAL") == (0, None)
+            entry = (await describe(client, BROKER_LOGGER_RESOURCE, "1"))["odradek.server.configs.loggers"]
             assert (entry.value, entry.config_source) == ("FATAL", 6)
             assert logger.level == logging.CRITICAL
         finally:

@@ -9,7 +9,7 @@ from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from odradek.server.routes import Role, route_of, routes_of
+from odradek.server.net.routes import Role, route_of, routes_of
 
 SOMEBODY = ApiVersionsRequest(client_software_name="odradek-test", client_software_version="1.0")
 

@@ -73,7 +73,7 @@ def _reset_by_the_network(rig: Rig, client: Client) -> None:
 
 def _closed_here(rig: Rig, client: Client) -> None:
     """As one is that was idle for too long."""
-    for listener in rig.node.listening.listeners.values():
+    for listener in rig.node.listeners.by_name.values():
         listener.scope.sweep(rig.clock.monotonic_ms() + 1)
     assert client.wire.closed
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.unit.server.access.test_authorizer import CLOSED, allow
 from tests.unit.server.group_clients import QUICK, commit, committed, node_with_topic
 from tests.unit.server.rig import Client, Rig
-from tests.unit.server.test_authorizer import CLOSED, allow
 
 from odradek.metadata.features import GROUP_VERSION
 from odradek.protocol.errors import ErrorCode

@@ -16,9 +16,9 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest
 from odradek.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.server.forwarding import address_bytes, address_of, principal_bytes, principal_of
-from odradek.server.refusals import refusal
-from odradek.server.routes import Role, routes_of
+from odradek.server.handlers.error_answers import error_answer
+from odradek.server.handlers.forwarding import address_bytes, address_of, principal_bytes, principal_of
+from odradek.server.net.routes import Role, routes_of
 
 CONTROLLER_PORT = 9093
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -138,7 +138,7 @@ def test_every_forwarded_request_can_be_refused() -> None:
             continue
         request = _empty(route.api_key)
         try:
-            answer: Message | None = refusal(request, why)
+            answer: Message | None = error_answer(request, why)
         except KafkaError:
             answer = None
         assert (answer is not None) != ("error_code" in _response_names(route.api_key)), route.api_key
@@ -146,14 +146,14 @@ def test_every_forwarded_request_can_be_refused() -> None:
 
 def test_a_refusal_speaks_of_all_that_was_asked_for() -> None:
     why = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
-    created: Any = refusal(creation("t"), why)
+    created: Any = error_answer(creation("t"), why)
     assert [(each.name, each.error_code, each.error_message) for each in created.topics] == [
         ("t", ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
     ]
-    deleted: Any = refusal(DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=0), why)
+    deleted: Any = error_answer(DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=0), why)
     assert [(each.name, each.error_code) for each in deleted.responses] == [("a", why.code), ("b", why.code)]
     with pytest.raises(KafkaError):
-        refusal(DescribeQuorumRequest(topics=[]), why)
+        error_answer(DescribeQuorumRequest(topics=[]), why)
 
 
 def _empty(key: ApiKey) -> Message:

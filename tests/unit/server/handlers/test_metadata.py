@@ -20,8 +20,8 @@ from odradek.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from odradek.server.cluster_view import ClusterView
-from odradek.server.metadata_answers import describe_topic
+from odradek.server.handlers.listener_view import ListenerView
+from odradek.server.handlers.metadata_cache import describe_topic
 
 VERSIONS = range(14)
 NEWEST = 13
@@ -182,7 +182,7 @@ def test_authorized_operations() -> None:
 
 
 def described(image: Image, version: int, listener_name: str = "PLAINTEXT") -> MetadataResponseTopic:
-    return describe_topic(ClusterView(image.cluster, listener_name), image.topics.by_name["t"], version)
+    return describe_topic(ListenerView(image.cluster, listener_name), image.topics.by_name["t"], version)
 
 
 def replicated(leader: int) -> Image:

@@ -10,7 +10,7 @@ from tests.unit.server.rig import Client, Rig
 
 from odradek.protocol.api import ApiKey
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.server.dispatch import Endpoint
+from odradek.server.net.dispatch import Endpoint
 
 ASK = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
 
@@ -32,4 +32,4 @@ async def answered_ids(client: Client) -> list[int]:
 
 
 def endpoint(rig: Rig, key: ApiKey, version: int) -> Endpoint:
-    return rig.node.listening.listeners["PLAINTEXT"].scope.endpoints.compile(key, version)
+    return rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.compile(key, version)

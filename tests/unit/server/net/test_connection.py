@@ -58,7 +58,7 @@ def test_nobody_is_served_by_a_node_that_does_not_serve_yet() -> None:
     """What came before the connection is closed was appended, by a broker that was not registered (seed 811096)."""
 
     async def test(rig: Rig, client: Client) -> None:
-        scope = rig.node.listening.listeners["PLAINTEXT"].scope
+        scope = rig.node.listeners.by_name["PLAINTEXT"].scope
         scope.serving = False
         early = rig.connect()
         early.wire.feed(framed(request_body(produce("t", b"early"), 9, 1)))
@@ -353,7 +353,7 @@ def test_a_client_that_goes_away_without_reading_leaves_nothing() -> None:
         client.wire.lose(ConnectionResetError())
         await asyncio.sleep(1)
         assert len(rig.node.purgatory) == 0
-        assert owner(client).id not in rig.node.listening.listeners["PLAINTEXT"].scope.connections
+        assert owner(client).id not in rig.node.listeners.by_name["PLAINTEXT"].scope.connections
 
     on_a_node(test)
 
@@ -371,7 +371,7 @@ def test_idle_connections_are_swept_and_busy_ones_are_not() -> None:
         assert idle.wire.closed
         assert not talking.wire.closed
         assert not waiting.wire.closed
-        assert list(rig.node.listening.listeners["PLAINTEXT"].scope.connections) == [
+        assert list(rig.node.listeners.by_name["PLAINTEXT"].scope.connections) == [
             owner(talking).id,
             owner(waiting).id,
         ]

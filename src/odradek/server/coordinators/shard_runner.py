@@ -1,0 +1,443 @@
+"""One shard of a coordinator at work: its log, who waits for its answers, and its timer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from odradek.coordinator.group.kinds import GROUP_RECORDS
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.topic_commits import TopicCommit, encode_commits
+from odradek.coordinator.record_format import Newest, client_error, encode_batch
+from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.decisions import Ticket
+from odradek.ids import LeaderEpoch
+from odradek.ports import FileSlice
+from odradek.protocol.codec import Struct
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.records.compression import Compression
+from odradek.server.containment import Cost
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.partitions.housekeeping import LONGEST_WAIT_MS
+from odradek.server.waiting.deferred import Deferred
+from odradek.storage.validation import Origin
+from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.server.coordinators.groups import GroupCoordinator
+
+log = logging.getLogger(__name__)
+
+Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
+"""A request, put to the shard of its group."""
+
+MAX_EXPIRIES_PER_TURN = 100
+"""Decisions that one firing of a shard's timer makes before others get their turn."""
+
+MAX_REPLAYS_PER_TURN = 500
+"""Records of a log that is being loaded: some milliseconds' work."""
+
+FORGET_AGAIN_S = 5.0
+"""After the log has refused to forget the offsets of deleted topics."""
+
+MAX_COMMITS_GATHERED = 100
+"""Of one batch; what each of them brings along is bounded already."""
+
+Gathered: TypeAlias = tuple[TopicCommit, Deferred[Any]]
+
+
+@value
+class Held:
+    """An answer that leaves once the high watermark has reached an offset."""
+
+    end_offset: int
+    deadline_ms: int
+    ticket: Ticket
+    answer: Struct | None
+    """None where it is enough to know that it is committed."""
+
+
+class ShardRunner:
+    """The shard behind one partition that this node leads."""
+
+    def __init__(self, hosted: HostedPartition, leader_epoch: LeaderEpoch, coordinators: GroupCoordinator) -> None:
+        self.hosted = hosted
+        self.leader_epoch = leader_epoch
+        self.shard = GroupShard(coordinators.settings)
+        self.state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        """What whoever asks is told; NONE once it is loaded."""
+        self._coordinators = coordinators
+        self._replicas = coordinators.replicas
+        self._ticket = 0
+        self._parked: dict[Ticket, Deferred[Any]] = {}
+        """Every ticket is answered at some time, also that of a client who has gone."""
+        self._gathered: list[Gathered] = []
+        """Commits of this turn of the loop."""
+        self._asking: Ticket | None = None
+        self._answer: Struct | None = None
+        """Of the request that is being decided, if it need not wait."""
+        self._held: deque[Held] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        """Until the first of those has waited for too long."""
+        self._flush: asyncio.Task[None] | None = None
+        self._flush_to = 0
+        """Up to where `flush.messages` or `flush.ms` wants the log synced."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._to_forget: dict[str, None] = {}
+        """Topics that were deleted, and whose offsets could not be forgotten yet."""
+        self._forgetting: asyncio.TimerHandle | None = None
+        hosted.listeners[self._watermark_moved] = None
+
+    # Loading and leaving.
+
+    async def load(self, chunk_bytes: int) -> None:
+        """Replay the log: what each key was set to last, and nothing that was superseded.
+
+        Up to its end, since a leader commits all that it holds; answers wait for that. Others get their turn meanwhile,
+        and what they do may end this: a shard that has resigned must never begin beside the one that came after it.
+        """
+        partition_log = self.hosted.partition.log
+        newest = Newest()
+        offset: int = partition_log.log_start_offset
+        while offset < partition_log.log_end_offset:
+            with self._replicas.storage_errors(self.hosted):
+                read = partition_log.read(
+                    offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
+                )
+                records = read.records.read() if isinstance(read.records, FileSlice) else read.records
+            end = newest.add(records)
+            if end is None:
+                break
+            offset = end
+            await self._coordinators.give_way()
+            if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return
+        for number, record in enumerate(newest.records(GROUP_RECORDS), start=1):
+            self.shard.replay(record)
+            if number % MAX_REPLAYS_PER_TURN == 0:
+                await self._coordinators.give_way()
+                if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    return
+        self.begin()
+
+    def begin(self) -> None:
+        """All that is in the log has been replayed."""
+        now = self._coordinators.moment()
+        decision = self.shard.loaded(now)
+        if decision.records:
+            self._write(decision, now)
+        self._deliver(decision)
+        self.state = ErrorCode.NONE
+        self.forget(self.shard.deleted_topics)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Topics were deleted: their offsets go, at once or as soon as they are known and the log takes it."""
+        self._to_forget |= dict.fromkeys(topics)
+        if self._to_forget and self.state is ErrorCode.NONE:
+            self._forget()
+
+    def _forget(self) -> None:
+        is_over = False
+
+        def decide(shard: GroupShard, now: Moment) -> CoordinatorDecision:
+            nonlocal is_over
+            decision = shard.forget_topics(self._to_forget)
+            is_over = not decision.records
+            return decision
+
+        while self.tell(decide):
+            pass
+        if is_over:
+            self._to_forget = {}
+        elif self._forgetting is None and self.state is ErrorCode.NONE:
+            self._forgetting = asyncio.get_running_loop().call_later(FORGET_AGAIN_S, self._forget_again)
+
+    def _forget_again(self) -> None:
+        self._forgetting = None
+        self._forget()
+
+    def resign(self) -> None:
+        """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
+        self.state = ErrorCode.NOT_COORDINATOR
+        self.hosted.listeners.pop(self._watermark_moved, None)
+        for timer in (self._timer, self._patience, self._forgetting):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._patience = self._forgetting = None
+        with self._replicas.containment.at_most(Cost.SHARD, self.hosted):  # Who is not told here is told below.
+            for ticket, answer in self.shard.resign().answers:
+                self._hand_over(ticket, answer)
+        parked, self._parked = self._parked, {}
+        gathered, self._gathered = self._gathered, []
+        for deferred in (*parked.values(), *(deferred for _, deferred in gathered)):
+            deferred.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._held.clear()
+
+    # Requests.
+
+    def put(self, decide: Decide) -> Struct | Deferred[Any]:
+        """Decide, append, replay, answer; a deferred where the shard does not answer at once."""
+        if self._gathered:
+            self._write_gathered()
+        if self.state is not ErrorCode.NONE:
+            raise KafkaError(self.state)
+        ticket = self._asking = self._next_ticket()
+        self._answer = None
+        now = self._coordinators.moment()
+        try:
+            try:
+                decision = decide(self.shard, ticket, now)
+            except KafkaError:
+                raise
+            except Exception as failure:
+                raise self._contain(failure) from failure
+            if decision.records:
+                self._write(decision, now)
+            self._deliver(decision)
+        finally:
+            self._asking = None
+        return self._park(ticket) if self._answer is None else self._answer
+
+    async def ask(self, decide: Decide) -> Any:
+        """As `put`, and waits."""
+        outcome = self.put(decide)
+        return await outcome.wait() if isinstance(outcome, Deferred) else outcome
+
+    def _park(self, ticket: Ticket) -> Deferred[Any]:
+        deferred = self._parked[ticket] = Deferred()
+        return deferred
+
+    def commit_topic(self, commit: TopicCommit) -> Deferred[Any] | None:
+        """As `put`, for most commits; those of one turn of the loop are written together.
+
+        None, and nothing was done, if the generic path has to see to it.
+        """
+        if len(self._gathered) == MAX_COMMITS_GATHERED:
+            self._write_gathered()
+        if self.state is not ErrorCode.NONE or self._coordinators.compression is not Compression.NONE:
+            return None
+        try:
+            if not self.shard.may_commit(commit, self._coordinators.moment()):
+                return None
+        except Exception:  # noqa: BLE001 - contained, whatever it is
+            return None  # It is met again there, and answered for.
+        deferred: Deferred[Any] = Deferred()
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._write_gathered)
+        self._gathered.append((commit, deferred))
+        return deferred
+
+    def _write_gathered(self) -> None:
+        """Before anything else is decided, since what was checked must still be true."""
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        now = self._coordinators.moment()
+        try:
+            batch = encode_commits([commit for commit, _ in gathered], now_ms=now.wall_ms)
+            if len(batch) <= self.hosted.partition.log.config.max_message_bytes or len(gathered) == 1:
+                self._write_commits(gathered, batch, now)
+                return
+            for each in gathered:
+                self._write_commits([each], encode_commits([each[0]], now_ms=now.wall_ms), now)
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            self._coordinators.give_up(self, failure)
+            for _, deferred in gathered:
+                if not deferred.is_done:
+                    deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _write_commits(self, written: list[Gathered], batch: bytearray, now: Moment) -> None:
+        try:
+            self._append(batch, now)
+        except KafkaError as refused:
+            refusal = self._refusal(refused)
+            for _, deferred in written:
+                deferred.fail(refusal)
+            return
+        for commit, _ in written:
+            self.shard.replay_commit(commit, now)
+        self._arm(self.shard.timers.next_deadline_ms)
+        if self._is_committed():
+            for _, deferred in written:
+                deferred.complete(None)
+            return
+        tickets = [self._next_ticket() for _ in written]
+        for ticket, (_, deferred) in zip(tickets, written, strict=True):
+            self._parked[ticket] = deferred
+        self._hold([(ticket, None) for ticket in tickets])
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode | None:
+        """As `put`; None, and nothing was done, if the answer has to wait for something or there is none."""
+        if self.state is not ErrorCode.NONE or not self._is_committed():
+            return None
+        try:
+            code = self.shard.beat(request, self._coordinators.moment())
+        except KafkaError as refused:
+            code = refused.code
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            code = self._contain(failure).code
+        self._arm(self.shard.timers.next_deadline_ms)
+        return code
+
+    def _next_ticket(self) -> Ticket:
+        self._ticket += 1
+        return Ticket(self._ticket)
+
+    def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
+        """Something happened that no request asks for; whether the shard wrote anything because of it."""
+        if self._gathered:
+            self._write_gathered()
+        if self.state is not ErrorCode.NONE:
+            return False
+        now = self._coordinators.moment()
+        try:
+            decision = decide(self.shard, now)
+        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
+            self._contain(failure)
+            self._arm(self.shard.timers.next_deadline_ms)
+            return False
+        try:
+            if decision.records:
+                self._write(decision, now)
+            self._deliver(decision)
+        except KafkaError as refused:
+            log.error("%s could not write what became due: %s", self.hosted, refused)
+            return False
+        return bool(decision.records)
+
+    def _write(self, decision: CoordinatorDecision, now: Moment) -> None:
+        """Append and replay. A refused append changes nothing, and is raised for the one who asked."""
+        compression = self._coordinators.compression
+        try:
+            self._append(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression), now)
+        except KafkaError as refused:
+            told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
+            assert not told.records, "a shard that could not write must not write more"
+            self._deliver(told)
+            raise self._refusal(refused) from refused
+        except Exception as failure:
+            raise self._coordinators.give_up(self, failure) from failure
+        try:
+            for record in decision.records:
+                self.shard.replay(record)
+        except Exception as failure:
+            raise self._coordinators.give_up(self, failure) from failure
+
+    def _contain(self, failure: Exception) -> KafkaError:
+        """What has broken while something was decided costs that decision: nothing of it is in the log.
+
+        It may have let go of members that wait; they are told as whoever asked.
+        """
+        self._replicas.containment.note(Cost.REQUEST, f"of the coordinator of {self.hosted}", failure)
+        kept = {held.ticket for held in self._held}
+        for ticket in [each for each in self._parked if each not in kept and not self.shard.holds(each)]:
+            self._parked.pop(ticket).fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _append(self, batch: bytearray, now: Moment) -> None:
+        self._replicas.append(
+            self.hosted, memoryview(batch), now_ms=now.wall_ms, origin=Origin.COORDINATOR, acks_all=True
+        )
+        partition_log = self.hosted.partition.log
+        if partition_log.flushes_on_append and partition_log.flush_due(now.wall_ms):
+            self._flush_to = partition_log.log_end_offset
+            if self._flush is None:
+                self._flush = asyncio.create_task(self._sync())
+
+    def _refusal(self, refused: KafkaError) -> KafkaError:
+        """What the one who asked is told when the log has refused; without a disk this shard is at its end."""
+        if not self.hosted.directory.online:
+            self.resign()
+        return KafkaError(client_error(refused.code), refused.message)
+
+    # Answers.
+
+    def _deliver(self, decision: CoordinatorDecision) -> None:
+        """Now, or once everything that was replayed is committed."""
+        if self._is_committed():
+            for ticket, answer in decision.answers:
+                self._hand_over(ticket, answer)
+        elif decision.answers:
+            self._hold(decision.answers)
+        self._arm(decision.next_deadline_ms)
+
+    def _is_committed(self) -> bool:
+        """Whether all that was replayed is; if so, nothing is held back any more."""
+        partition_log = self.hosted.partition.log
+        if partition_log.high_watermark < partition_log.log_end_offset:
+            return False
+        if self._held:
+            self._watermark_moved()
+        return True
+
+    def _hold(self, answers: Iterable[tuple[Ticket, Struct | None]]) -> None:
+        """Until the high watermark has passed all that is in the log now, or the time for that is over."""
+        end_offset = self.hosted.partition.log.log_end_offset
+        timeout_ms = self._coordinators.commit_timeout_ms
+        deadline_ms = self._coordinators.moment().monotonic_ms + timeout_ms
+        self._held.extend(Held(end_offset, deadline_ms, ticket, answer) for ticket, answer in answers)
+        if self._patience is None:
+            self._be_patient(timeout_ms)
+
+    def _watermark_moved(self) -> None:
+        high_watermark = self.hosted.partition.log.high_watermark
+        while self._held and self._held[0].end_offset <= high_watermark:
+            held = self._held.popleft()
+            self._hand_over(held.ticket, held.answer)
+
+    def _be_patient(self, delay_ms: int) -> None:
+        self._patience = asyncio.get_running_loop().call_later(delay_ms / 1000, self._give_up)
+
+    def _give_up(self) -> None:
+        """Replicas have not followed in time: clients are told to try again, and what they asked for may come true."""
+        self._patience = None
+        now_ms = self._coordinators.moment().monotonic_ms
+        while self._held and self._held[0].deadline_ms <= now_ms:
+            deferred = self._parked.pop(self._held.popleft().ticket)
+            deferred.fail(KafkaError(client_error(ErrorCode.REQUEST_TIMED_OUT)))
+        if self._held:
+            self._be_patient(self._held[0].deadline_ms - now_ms)
+
+    def _hand_over(self, ticket: Ticket, answer: Struct | None) -> None:
+        """To the one who is parked; the one who is asking right now picks its answer up itself."""
+        if ticket == self._asking:
+            self._answer = answer
+        else:
+            self._parked.pop(ticket).complete(answer)
+
+    async def _sync(self) -> None:
+        """Sync the log, as `flush.messages` wants, until nothing waits for it."""
+        try:
+            while self.hosted.partition.log.recovery_point < self._flush_to:
+                await self._replicas.flush([self.hosted])
+            self._is_committed()
+        except KafkaError:
+            self.resign()
+        finally:
+            self._flush = None
+
+    # The timer.
+
+    def _arm(self, deadline_ms: int | None) -> None:
+        """Wake up then, or earlier where that is asked for already; waking up too early costs little."""
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._coordinators.moment().monotonic_ms)
+        self._timer = asyncio.get_running_loop().call_later(min(delay_ms, LONGEST_WAIT_MS) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        for _ in range(MAX_EXPIRIES_PER_TURN):
+            if not self.tell(lambda shard, now: shard.expire(now)):
+                return
+        self._arm(self._coordinators.moment().monotonic_ms)

@@ -1,0 +1,176 @@
+"""Produce with acks=all to partitions with followers: answered once these have it, without a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.handlers.produce_answers import Outcome, is_transactional
+from odradek.server.waiting.deferred import Deferred
+from odradek.storage.log import AppendInfo
+from odradek.storage.validation import Origin
+
+if TYPE_CHECKING:
+    from odradek.server.node import Node
+    from odradek.server.partitions.hosted_partition import HostedPartition
+
+ALL = -1
+
+
+class PromisedAck(Deferred[ErrorCode]):
+    """An append that waits for its replicas."""
+
+    __slots__ = ("end_offset",)
+
+    def __init__(self, end_offset: int) -> None:
+        Deferred.__init__(self)
+        self.is_one_of_many = True
+        self.end_offset = end_offset
+
+    def acked(self, outcome: ErrorCode) -> None:
+        if not self.is_done:
+            self.complete(outcome)
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def set_result(self, result: bool, /) -> None:
+        """Its time is up."""
+        self.acked(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def append_acks_all(
+    node: Node,
+    hosted: HostedPartition,
+    batch: memoryview,
+    *,
+    acks: int,
+    timeout_ms: int,
+    answer: Callable[[AppendInfo], bytes],
+    refuse: Callable[[KafkaError], bytes],
+) -> bytes | Deferred[ErrorCode] | None:
+    """Append, and defer the answer; None, and nothing done, if the generic path has to see to it."""
+    if acks != ALL or not _may_be_promised(hosted, batch):
+        return None
+    try:
+        info = node.replicas.append(hosted, batch, node.world.clock.now_ms(), Origin.CLIENT, True)
+    except KafkaError as error:
+        return refuse(error)
+    end_offset = info.last_offset + 1
+    outcome = hosted.partition.outcome(end_offset)
+    if outcome is not None:
+        return refuse(KafkaError(outcome)) if outcome else answer(info)
+    deferred = PromisedAck(end_offset)
+    deferred.asked = answer(info), refuse
+    deferred.frame = _frame
+    hosted.line_up(deferred)
+    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    node.fetch_wakeups.lend((hosted,), (batch,), (info,))
+    return deferred
+
+
+def _frame(deferred: Deferred[ErrorCode], _: int) -> bytes:
+    answer: bytes
+    answer, refuse = deferred.asked
+    outcome = deferred.result()
+    return refuse(KafkaError(outcome)) if outcome else answer
+
+
+def _may_be_promised(hosted: HostedPartition, batch: memoryview) -> bool:
+    partition = hosted.partition
+    return not (
+        partition.leadership is None or hosted.is_internal or partition.log.flushes_on_append or is_transactional(batch)
+    )
+
+
+class PartOfPromise:
+    """One append of several that are answered together."""
+
+    __slots__ = ("_number", "_together", "end_offset")
+
+    def __init__(self, together: SeveralAcks, number: int, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self._together = together
+        self._number = number
+
+    def acked(self, outcome: ErrorCode) -> None:
+        together = self._together
+        waiting = together.waiting
+        if self._number in waiting:
+            del waiting[self._number]
+            if outcome:
+                together.outcomes[self._number] = KafkaError(outcome)
+            if not waiting:
+                together.complete(together.outcomes)
+
+
+class SeveralAcks(Deferred[list[Outcome]]):
+    """The appends of one request that wait for their replicas, and what came of those that do not."""
+
+    __slots__ = ("outcomes", "waiting")
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        Deferred.__init__(self)
+        self.is_one_of_many = True
+        self.outcomes = outcomes
+        self.waiting: dict[int, PartOfPromise] = {}
+        """Those that are not decided, by their numbers."""
+
+    def expect(self, hosted: HostedPartition, number: int) -> None:
+        """Wait for the replicas of that append, unless it was refused, or they have it already."""
+        info = self.outcomes[number]
+        if isinstance(info, KafkaError):
+            return
+        end_offset = info.last_offset + 1
+        outcome = hosted.partition.outcome(end_offset)
+        if outcome is None:
+            self.waiting[number] = part = PartOfPromise(self, number, end_offset)
+            hosted.line_up(part)
+        elif outcome:
+            self.outcomes[number] = KafkaError(outcome)
+
+    def done(self) -> bool:
+        return not self.waiting
+
+    def set_result(self, result: bool, /) -> None:
+        """Its time is up."""
+        for part in list(self.waiting.values()):
+            part.acked(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def append_several_acks_all(
+    node: Node,
+    hosts: list[HostedPartition | None],
+    batches: list[memoryview],
+    timeout_ms: int,
+    answer: Callable[[list[Outcome]], bytes],
+) -> bytes | Deferred[list[Outcome]] | None:
+    """As `append_acks_all`, for a batch each to several partitions."""
+    for hosted, batch in zip(hosts, batches, strict=True):
+        if hosted is None or not _may_be_promised(hosted, batch):
+            return None
+    led = cast("list[HostedPartition]", hosts)
+    append = node.replicas.append
+    now_ms = node.world.clock.now_ms()
+    outcomes: list[Outcome] = []
+    for hosted, batch in zip(led, batches, strict=True):
+        try:
+            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True))
+        except KafkaError as error:
+            outcomes.append(error)
+    deferred = SeveralAcks(outcomes)
+    for number, hosted in enumerate(led):
+        deferred.expect(hosted, number)
+    if deferred.done():
+        return answer(outcomes)
+    deferred.asked = answer
+    deferred.frame = _frame_of_several
+    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    node.fetch_wakeups.lend(led, batches, outcomes)
+    return deferred
+
+
+def _frame_of_several(deferred: Deferred[list[Outcome]], _: int) -> bytes:
+    framed: bytes = deferred.asked(deferred.result())
+    return framed

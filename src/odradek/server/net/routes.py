@@ -1,0 +1,149 @@
+"""Which handler answers which API, on which kind of listener, in which versions.
+
+A handler says so itself with `@serves`, and `api_table.py` knows it before the handler is loaded; what is not there is
+not announced and not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from odradek.ports import Part
+from odradek.protocol.api import ApiKey, request_class
+from odradek.server.net.api_table import Role, served_on
+from odradek.server.waiting.deferred import Deferred
+from odradek.values import value
+
+__all__ = [
+    "CachedRequest",
+    "CachedRequestMaker",
+    "FastAnswer",
+    "FastPath",
+    "FastPathMaker",
+    "Role",
+    "Route",
+    "route_of",
+    "routes_of",
+    "serves",
+]
+
+if TYPE_CHECKING:
+    from odradek.server.net.dispatch import Endpoint
+    from odradek.server.node import Node
+
+FastAnswer: TypeAlias = bytes | list[Part] | Deferred[Any] | None
+FastPath: TypeAlias = Callable[["Node", memoryview, int, int], FastAnswer]
+"""(node, frame, where the request begins, correlation id) to the whole answer or its parts, empty where none is sent.
+
+A deferred, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows,
+and nothing was done: the generic path takes over.
+"""
+
+FastPathMaker: TypeAlias = Callable[[int, str], FastPath | None]
+"""(version, name of the listener) to a handler of that listener's requests: what a refusal says depends on both."""
+
+
+class CachedRequest(Protocol):
+    """What one connection asks for again and again, known so well that hardly anything is left to look at."""
+
+    endpoint: Endpoint
+    start: int
+    """Where a request begins, behind a header that never changes but for the correlation id."""
+
+    def learn(self, frame: memoryview) -> None:
+        """Remember a request that was answered by the fast path, with all that is in front of it (four bytes of size
+        first); nothing if it is of no kind that comes again."""
+
+    def answer(self, view: memoryview, end: int) -> bytes | None:
+        """As a fast path answers the request that the view holds up to there, which may be less than a request.
+
+        None, and nothing done, unless it is like one that was learnt. Raises only what costs the connection.
+        """
+
+
+CachedRequestMaker: TypeAlias = Callable[["Node", "Endpoint", int, memoryview], CachedRequest]
+"""(node, endpoint, where the request begins, frame) to a cached request for connections that send such frames."""
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+@value
+class Route:
+    """One API as this node serves it."""
+
+    api_key: ApiKey
+    roles: Role
+    handle: Callable[..., Coroutine[Any, Any, Any]]
+    min_version: int
+    max_version: int
+    announced_min_version: int
+    overlaps: bool
+    """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
+    fast_path: FastPathMaker | None
+    """A hand-made way through for the most common requests of a version."""
+    cached_request: Callable[[int], CachedRequestMaker | None] | None
+    """And for those of them that a connection has sent before."""
+    unmetered: bool
+    """Whether quotas are not for what its fast path answers: then only an authorizer closes it."""
+    encode: Callable[[int], Callable[[Any], list[Part]]] | None
+    """A way of its own from an answer to bytes, by version."""
+    forwarded: bool
+    """Whether a broker hands it on to the active controller, where the handler runs."""
+
+
+_ROUTES: dict[tuple[ApiKey, Role], Route] = {}
+"""By API and role: the same request may mean another thing to a broker and to a controller (Fetch)."""
+
+
+def serves(
+    api_key: ApiKey,
+    *,
+    on: Role,
+    announced_min_version: int | None = None,
+    overlaps: bool = False,
+    fast_path: FastPathMaker | None = None,
+    cached_request: Callable[[int], CachedRequestMaker | None] | None = None,
+    unmetered: bool = False,
+    encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
+    forwarded: bool = False,
+) -> Callable[[HandlerT], HandlerT]:
+    """Register the decorated handler for every stable version of the API."""
+
+    def register(handle: HandlerT) -> HandlerT:
+        message = request_class(api_key)
+        route = Route(
+            api_key=api_key,
+            roles=on,
+            handle=handle,
+            min_version=message.min_version,
+            max_version=message.max_stable_version,
+            announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
+            overlaps=overlaps,
+            fast_path=fast_path,
+            cached_request=cached_request,
+            unmetered=unmetered,
+            encode=encode,
+            forwarded=forwarded,
+        )
+        for role in Role:
+            if role & on:
+                _ROUTES[api_key, role] = route
+        return handle
+
+    return register
+
+
+def route_of(api_key: ApiKey, role: Role) -> Route:
+    """The route of an API that `served_on` names; its handler is loaded now if it was not."""
+    route = _ROUTES.get((api_key, role))
+    if route is None:
+        import_module(f"odradek.server.handlers.{served_on(role)[api_key].module}")
+        route = _ROUTES[api_key, role]
+    return route
+
+
+def routes_of(role: Role) -> dict[ApiKey, Route]:
+    """All that is served on a listener of that role, by key in ascending order, with all its handlers."""
+    return {api_key: route_of(api_key, role) for api_key in served_on(role)}

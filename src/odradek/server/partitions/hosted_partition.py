@@ -1,0 +1,194 @@
+"""One partition on this node, and everybody who waits for something to happen to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from odradek.metadata.image.topics import TopicImage
+from odradek.ports import Loan
+from odradek.protocol.errors import ErrorCode
+from odradek.replication.partition import Partition
+from odradek.replication.throttle import ReplicationQuota
+from odradek.server.partitions.acks import Ack, PendingDeletion
+from odradek.server.partitions.fetch_sessions import ALL_BYTES, WatchedPartition
+from odradek.storage.directories import LogDirectory
+from odradek.values import value
+
+
+@value
+class Traffic:
+    """What went in and out since the node started."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.messages_in + other.messages_in,
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.produce_requests + other.produce_requests,
+            self.failed_produce_requests + other.failed_produce_requests,
+            self.fetch_requests + other.fetch_requests,
+            self.replication_bytes_in + other.replication_bytes_in,
+            self.replication_bytes_out + other.replication_bytes_out,
+        )
+
+
+NO_TRAFFIC = Traffic()
+
+
+class HostedPartition:
+    """One partition on this node."""
+
+    __slots__ = (
+        "appends",
+        "at_hand",
+        "bytes_in",
+        "bytes_out",
+        "deletions",
+        "directory",
+        "failed_appends",
+        "first_offset",
+        "follower_throttle",
+        "followers",
+        "held_bytes",
+        "index",
+        "is_internal",
+        "leader_throttle",
+        "listeners",
+        "partition",
+        "reads",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "topic",
+        "topic_id",
+        "unacknowledged",
+        "watchers",
+    )
+
+    def __init__(self, topic: TopicImage, index: int, partition: Partition, directory: LogDirectory) -> None:
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
+        self.index = index
+        self.is_internal = topic.name.startswith("__")
+        """Perhaps one of the cluster's own topics: a glance that is good enough to look closer."""
+        self.partition = partition
+        self.directory = directory
+        self.at_hand: tuple[int, Loan] | None = None
+        """The batch at this offset, for followers that are answered while it is being appended."""
+        self.held_bytes = 0
+        """What was appended and is shown once it is synced and replicated; readers were not told of it yet."""
+        self.watchers: dict[WatchedPartition, None] = {}
+        """The fetch sessions of readers, which see up to the high watermark,"""
+        self.followers: dict[WatchedPartition, None] = {}
+        """and those of followers, which see all."""
+        self.unacknowledged: deque[Ack] = deque()
+        """Appends that wait for their replicas, in the order of their offsets."""
+        self.deletions: dict[PendingDeletion, None] = {}
+        """Requests that wait until all replicas have deleted what they were told to."""
+        self.listeners: dict[Callable[[], None], None] = {}
+        """Called when the high watermark has moved, and when this node does not lead any more."""
+        self.leader_throttle: ReplicationQuota | None = None
+        """What bounds the sending of this partition to followers that are not in sync (KIP-73);"""
+        self.follower_throttle: ReplicationQuota | None = None
+        """and what bounds the fetching of it, while this replica is not in sync."""
+        self.first_offset = partition.log.log_end_offset
+        """Where this life of the node began to append: with the end of the log it counts records."""
+        self.appends = self.failed_appends = self.reads = 0
+        self.bytes_in = self.bytes_out = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(
+            messages_in=max(self.partition.log.log_end_offset - self.first_offset, 0),
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            produce_requests=self.appends + self.failed_appends,
+            failed_produce_requests=self.failed_appends,
+            fetch_requests=self.reads,
+            replication_bytes_in=self.replication_bytes_in,
+            replication_bytes_out=self.replication_bytes_out,
+        )
+
+    def tell_watchers(self, added_bytes: int) -> None:
+        for watcher in self.watchers:
+            watcher.changed(added_bytes)
+
+    def tell_followers(self, added_bytes: int) -> None:
+        for watcher in self.followers:
+            watcher.changed(added_bytes)
+
+    def tell_all(self, added_bytes: int) -> None:
+        self.tell_watchers(added_bytes)
+        self.tell_followers(added_bytes)
+
+    def let_followers_look(self) -> None:
+        """What was held back may not be any more."""
+        for watcher in self.followers:
+            watcher.held_back = False
+        self.tell_followers(ALL_BYTES)
+
+    def line_up(self, pending: Ack) -> None:
+        """Settle it once the watermark is there: what was sent again, and ends earlier, before what came meanwhile."""
+        waiting = self.unacknowledged
+        if waiting and waiting[-1].end_offset > pending.end_offset:
+            waiting.insert(sum(each.end_offset <= pending.end_offset for each in waiting), pending)
+        else:
+            waiting.append(pending)
+
+    def on_high_watermark_advanced(self) -> None:
+        """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
+        if self.watchers:
+            self.tell_watchers(self.held_bytes)
+        self.held_bytes = 0
+        for follower in self.followers:
+            follower.session.dirty[follower] = None  # Nothing worth an answer of its own, but the next one says it.
+        waiting = self.unacknowledged
+        if waiting:
+            high_watermark = self.partition.log.high_watermark
+            outcome = self.partition.outcome(high_watermark)
+            assert outcome is not None, "what the watermark has reached is decided"
+            while waiting and waiting[0].end_offset <= high_watermark:
+                waiting.popleft().acked(outcome)
+        if self.listeners:
+            for listener in list(self.listeners):
+                listener()
+
+    def on_start_advanced(self) -> None:
+        """Replicas may start later than before."""
+        for pending in list(self.deletions):
+            if self.partition.low_watermark >= pending.offset:
+                del self.deletions[pending]
+                pending.acked(ErrorCode.NONE)
+
+    def on_leadership_lost(self) -> None:
+        """This node does not lead it any more: whoever waits here has to look elsewhere."""
+        self.held_bytes = 0
+        for pending in self.deletions:
+            pending.acked(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.deletions.clear()
+        while self.unacknowledged:
+            self.unacknowledged.popleft().acked(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for listener in list(self.listeners):
+            listener()
+
+    def close(self) -> None:
+        """Nothing will change here any more: readers look for the partition anew, and find out why."""
+        self.on_leadership_lost()
+        for watchers in (self.watchers, self.followers):
+            for watcher in watchers:
+                watcher.hosted = None
+                watcher.changed(ALL_BYTES)
+            watchers.clear()

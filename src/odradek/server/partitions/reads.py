@@ -1,0 +1,275 @@
+"""What a Fetch finds: the records of a session's partitions, or what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.ids import NO_OFFSET, NodeId, Offset
+from odradek.ports import FileSlice, Workers
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    PartitionData,
+)
+from odradek.replication.truncation import divergence
+from odradek.server.partitions.fetch_sessions import FetchSession, WatchedPartition, topic_key
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.partitions.replicas import Replicas
+from odradek.values import value
+
+
+@value
+class Reader:
+    """Who fetches."""
+
+    replica_id: NodeId
+    """Below 0 if it is a consumer."""
+    broker_epoch: int
+    may_read_followers: bool
+    rack: str
+    listener_name: str
+
+
+class Collector:
+    """Reads what a session's dirty partitions have, up to the request's size."""
+
+    __slots__ = (
+        "_committed_only",
+        "_found",
+        "_may_read",
+        "_reader",
+        "_replicas",
+        "_session",
+        "excess_ms",
+        "failed",
+        "max_bytes",
+        "size",
+        "urgent",
+    )
+
+    def __init__(
+        self,
+        session: FetchSession,
+        replicas: Replicas,
+        reader: Reader,
+        *,
+        max_bytes: int,
+        committed_only: bool,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._session = session
+        self._replicas = replicas
+        self._committed_only = committed_only
+        self._reader = reader
+        self._may_read = may_read
+        self._found: dict[WatchedPartition, PartitionData] = {}
+        self.max_bytes = max_bytes
+        self.size = 0
+        self.failed = False
+        self.excess_ms = 0
+        """If a throttle holds something back (KIP-73): after how long to look at it again."""
+        self.urgent = False
+        """Whether there is something to tell that cannot wait: an error, a history that differs, another replica."""
+
+    def collect(self) -> None:
+        dirty = self._session.dirty
+        self.size = self.excess_ms = 0
+        for entry in list(dirty):
+            try:
+                data = self._read(entry)
+            except OSError as failure:
+                self.failed = self.urgent = True
+                assert entry.hosted is not None
+                data = _error_data(entry, self._replicas.storage_error(entry.hosted, failure).code)
+            except KafkaError as error:
+                self.failed = self.urgent = True
+                data = _error_data(entry, error.code)
+            else:
+                size = len(data.records or b"")
+                self.size += size
+                assert entry.hosted is not None
+                readable_end = self._readable_end(entry.hosted)
+                if data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
+                    self.urgent = True
+                elif entry.fetch_offset >= readable_end:
+                    del dirty[entry]
+                elif size:
+                    # To the end of the line after its turn, or those behind it would never get theirs.
+                    del dirty[entry]
+                    dirty[entry] = None
+            self._found[entry] = data
+
+    def _read(self, entry: WatchedPartition) -> PartitionData:
+        hosted = entry.hosted
+        if self._may_read is not None:
+            self._check_permission(entry)
+        if hosted is None:
+            topic = entry.topic_id if self._session.uses_topic_ids else entry.topic
+            raise KafkaError(self._replicas.why_missing(topic, entry.index))
+        partition = hosted.partition
+        reader = self._reader
+        if reader.replica_id >= 0:
+            partition.require_follower(reader.replica_id, reader.broker_epoch, entry.current_leader_epoch)
+        elif reader.may_read_followers:
+            partition.require_replica(entry.current_leader_epoch)
+        else:
+            partition.require_leader(entry.current_leader_epoch)
+        log = partition.log
+        diverging = divergence(
+            log,
+            fetch_offset=entry.fetch_offset,
+            last_fetched_epoch=entry.last_fetched_epoch,
+        )
+        if diverging is None and reader.replica_id >= 0:
+            self._note(hosted, entry)
+        data = PartitionData(
+            partition_index=entry.index,
+            error_code=0,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            return data
+        if reader.rack:
+            nearest = self._replicas.nearest_replica(
+                hosted, client_rack=reader.rack, fetch_offset=entry.fetch_offset, listener=reader.listener_name
+            )
+            if nearest is not None:
+                data.preferred_read_replica = nearest
+                return data
+        if hosted.leader_throttle is not None and reader.replica_id >= 0 and self._holds_back(entry, hosted):
+            return data
+        remaining = self.max_bytes - self.size
+        if remaining <= 0 and self.size:
+            return data
+        end_offset = self._readable_end(hosted)
+        read = log.read(
+            entry.fetch_offset,
+            max_bytes=min(entry.max_bytes, max(remaining, 0)),
+            end_offset=end_offset,
+            minimum_one=self.size == 0,
+        )
+        data.records = read.records
+        hosted.reads += reader.replica_id < 0
+        if self._committed_only and reader.replica_id < 0:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=gone.producer_id, first_offset=gone.first_offset)
+                for gone in log.aborted_transactions(entry.fetch_offset, end_offset)
+            ]
+        return data
+
+    def _holds_back(self, entry: WatchedPartition, hosted: HostedPartition) -> bool:
+        """Whether the follower is to get nothing for now; never if it is in sync, or it would not stay so (KIP-73)."""
+        leadership = hosted.partition.leadership
+        excess_ms = 0
+        if leadership is not None and self._reader.replica_id not in leadership.in_sync.committed:
+            excess_ms = self._replicas.throttles.sending_excess_ms()
+        entry.held_back = excess_ms > 0
+        self.excess_ms = self.excess_ms or excess_ms
+        return entry.held_back
+
+    def _readable_end(self, hosted: HostedPartition) -> Offset:
+        log = hosted.partition.log
+        if self._reader.replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self._committed_only else log.high_watermark
+
+    def _note(self, hosted: HostedPartition, entry: WatchedPartition) -> None:
+        """Let the leader know what the follower has, unless it is an offset that the leader never had."""
+        log = hosted.partition.log
+        if log.log_start_offset <= entry.fetch_offset <= log.log_end_offset:
+            self._replicas.update_follower_fetch_state(
+                hosted,
+                self._reader.replica_id,
+                fetch_offset=entry.fetch_offset,
+                log_start_offset=entry.log_start_offset,
+                broker_epoch=self._reader.broker_epoch,
+            )
+
+    def _check_permission(self, entry: WatchedPartition) -> None:
+        """A topic that is not there is as closed as one that is, unless nobody knows the name of its id."""
+        assert self._may_read is not None
+        hosted = entry.hosted
+        if hosted is None and self._session.uses_topic_ids:
+            return
+        if not self._may_read(entry.topic if hosted is None else hosted.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def has_cold_slices(self) -> bool:
+        return any(_is_cold(data) for entry, data in self._found.items() if not self._reads_what_is_new(entry))
+
+    def _reads_what_is_new(self, entry: WatchedPartition) -> bool:
+        """Whether a follower in sync asks: what it lacks was appended moments ago, and is in memory."""
+        hosted = entry.hosted
+        leadership = None if hosted is None else hosted.partition.leadership
+        return leadership is not None and self._reader.replica_id in leadership.in_sync.committed
+
+    async def warm(self, workers: Workers) -> None:
+        """Let a worker read what would make the loop wait for the disk."""
+        for entry, data in list(self._found.items()):
+            records, hosted = data.records, entry.hosted
+            if isinstance(records, FileSlice) and hosted is not None and _is_cold(data):
+                try:
+                    data.records = await workers.run(records.read)
+                except OSError as failure:
+                    self._found[entry] = _error_data(entry, self._replicas.storage_error(hosted, failure).code)
+
+    def answer(self, *, incremental: bool) -> list[FetchableTopicResponse]:
+        """All partitions for a full fetch, those with news for an incremental one."""
+        topics: list[FetchableTopicResponse] = []
+        last: tuple[object, object] | None = None
+        for entry, data in self._found.items():
+            if incremental and not _has_news(entry, data):
+                continue
+            if entry.hosted is not None:
+                if self._reader.replica_id < 0:
+                    entry.hosted.bytes_out += len(data.records or b"")
+                else:
+                    entry.hosted.replication_bytes_out += len(data.records or b"")
+                    if entry.hosted.leader_throttle is not None:
+                        self._replicas.throttles.sent(len(data.records or b""))
+            entry.sent_high_watermark = data.high_watermark
+            entry.sent_log_start_offset = data.log_start_offset
+            name = topic_key(entry)
+            if name != last:
+                last = name
+                topics.append(FetchableTopicResponse(topic=entry.topic, topic_id=entry.topic_id, partitions=[]))
+            topics[-1].partitions.append(data)
+        return topics
+
+
+def _has_news(entry: WatchedPartition, data: PartitionData) -> bool:
+    return (
+        bool(data.records)
+        or data.error_code != 0
+        or data.high_watermark != entry.sent_high_watermark
+        or data.log_start_offset != entry.sent_log_start_offset
+        or data.diverging_epoch.epoch >= 0
+        or data.preferred_read_replica >= 0
+    )
+
+
+def _is_cold(data: PartitionData) -> bool:
+    records = data.records
+    try:
+        return isinstance(records, FileSlice) and not records.file.resident(records.position, records.length)
+    except OSError:
+        return True  # Whoever reads it finds out what is wrong.
+
+
+def _error_data(entry: WatchedPartition, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=entry.index,
+        error_code=code,
+        high_watermark=NO_OFFSET,
+        last_stable_offset=NO_OFFSET,
+        log_start_offset=NO_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
