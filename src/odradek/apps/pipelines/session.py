@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -57,9 +58,10 @@ USUAL = {
 TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark prints every exception of a query with all its traces, although it raises it as well."""
 
-BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """A JVM for little work: it is gone before its better compiler and a collector with threads of its own would pay, and
-until then these two would take the cores from what they are there for."""
+until then these two would take the cores from what they are there for. With one compiler the room for code would be a
+fifth of the usual, and a session that many tests share fills that."""
 
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 GONE_S = 2.0
@@ -209,6 +211,7 @@ def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> N
     conf = SparkConf(loadDefaults=False)
     for key, setting in settings.items():
         conf.set(key, setting)
+    logging.getLogger().addFilter(_is_not_of_the_gateway)
     with _output(log_file) as output:
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -218,6 +221,11 @@ def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> N
             raise Sentence(why_no_jvm(log_file, failure)) from failure
         # The context would start a JVM of its own, with its noise on the terminal.
         SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _is_not_of_the_gateway(record: logging.LogRecord) -> bool:
+    """Py4J tells the root logger, with its traces, of every call that a JVM which has ended does not answer."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextlib.contextmanager
