@@ -49,7 +49,7 @@ test-fast: $(READY) ## For every commit, in two minutes: unit, scenarios, tidy, 
 	  echo --scenario $$scenario --seed $$seed --count 5; done; done | \
 	xargs -P $(CORES) -L 1 $(BIN)/python -m odradek.sim.run --quiet
 
-test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters, kill schedules, Delta, Iceberg, other Pythons
+test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters, kill schedules, histories, Delta, Iceberg, other Pythons
 	$(BIN)/pytest $(SIDE_BY_SIDE) --timeout=0 -m slow
 	$(MAKE) sim-long COUNT=$(or $(COUNT),200)
 	$(MAKE) chaos
@@ -96,7 +96,8 @@ chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under
 	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
 
 pipelines-kill: $(READY) ## kill -9 of drivers, executors, leaders and compactions under pipelines; full disks (SEED=7 COUNT=5)
-	ODRADEK_KILL_SEED=$${SEED:-$$RANDOM} ODRADEK_KILL_COUNT=$${COUNT:-5} $(BIN)/pytest -m slow -s tests/integration/pipelines
+	ODRADEK_KILL_SEED=$${SEED:-$$RANDOM} ODRADEK_KILL_COUNT=$${COUNT:-5} $(BIN)/pytest -m slow -s tests/integration/pipelines \
+	  --ignore=tests/integration/pipelines/test_histories.py
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')

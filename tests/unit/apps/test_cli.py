@@ -12,8 +12,8 @@ import pytest
 from odradek import __version__
 from odradek.apps.cli.logs import KafkaLayout
 from odradek.apps.cli.main import main
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.settings import environment_keys, gather
+from odradek.apps.terminal.sentence import Sentence
 from odradek.ids import parse_uuid
 from odradek.protocol.records.native import in_use
 
@@ -213,8 +213,8 @@ def imported(*arguments: str) -> list[str]:
 
 def test_help_imports_next_to_nothing() -> None:
     """`odradek --help` must answer at once, so no command's own imports may be paid for."""
-    modules = ["odradek", "odradek.apps", "odradek.apps.cli", "odradek.apps.cli.sentence", "odradek.apps.cli.main"]
-    modules.append("odradek.apps.cli.parser")
+    modules = ["odradek", "odradek.apps", "odradek.apps.cli", "odradek.apps.terminal", "odradek.apps.terminal.sentence"]
+    modules += ["odradek.apps.cli.main", "odradek.apps.terminal.parser"]
     dear = ("odradek", "asyncio", "logging", "dataclasses")
     assert [name for name in imported("--help") if name.startswith(dear)] == modules
 

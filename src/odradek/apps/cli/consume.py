@@ -7,7 +7,10 @@ import sys
 import time
 from contextlib import suppress
 
-from odradek.apps.cli.options import (
+from odradek.apps.cli.progress import Progress
+from odradek.apps.cli.record_text import record_data, record_lines
+from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.options import (
     WITH_SESSION,
     add_connection_options,
     add_format_option,
@@ -16,12 +19,9 @@ from odradek.apps.cli.options import (
     positive,
     seconds,
 )
-from odradek.apps.cli.output import emit_one_of_many, json_line, plural
-from odradek.apps.cli.progress import Progress
-from odradek.apps.cli.record_text import record_data, record_lines
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, reach
-from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.output import emit_one_of_many, json_line, plural
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, reach
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer, ConsumerRecord
 from odradek.client.errors import ClientError

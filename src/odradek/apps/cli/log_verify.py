@@ -9,8 +9,8 @@ from bisect import bisect_left
 from typing import Any
 
 from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_entries, size_of
-from odradek.apps.cli.output import complain, emit, table
 from odradek.apps.cli.progress import Progress
+from odradek.apps.terminal.output import complain, emit, table
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import MAGIC, BatchHeader, crc_matches, decode_records
 from odradek.protocol.records.check import verify_records

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from odradek import __version__
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +40,7 @@ COMMANDS = {
     "leader": ("let partitions have other leaders", "odradek.apps.cli.leader:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
-    "pipeline": ("run data pipelines on Spark", "odradek.apps.cli.pipeline:declare"),
+    "pipeline": ("run data pipelines on Spark", "odradek.apps.pipelines.options:declare"),
     "profile": ("keep addresses and settings of clusters under names", "odradek.apps.cli.profile:declare"),
     "completion": (
         "print a script that lets a shell complete commands and names",
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and what the one that is named takes: the others cost nothing."""
-    from odradek.apps.cli.parser import Parser
+    from odradek.apps.terminal.parser import Parser
 
     parser = Parser(prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.")
     parser.add_argument("--version", action="version", version=version_line() if "--version" in words else "")

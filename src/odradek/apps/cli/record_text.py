@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.apps.cli.output import harmless, time_text
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.output import harmless, time_text
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import did_you_mean
 from odradek.protocol.records.record import Header, Record
 from odradek.values import value

@@ -22,7 +22,7 @@ def emit(options: argparse.Namespace, data: object, lines: Iterable[str]) -> Non
         case "json":
             print(json.dumps(data, indent=2, ensure_ascii=False))
         case "yaml":
-            from odradek.apps.cli.yaml import dump
+            from odradek.apps.terminal.yaml import dump
 
             print(dump(data), end="")
         case _:
