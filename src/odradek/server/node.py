@@ -495,9 +495,11 @@ class Node:
         await self._hosting.apply(image, changes)
 
     def _guard(self, image: Image) -> None:
-        self.quotas.apply(image.client_quotas)
+        with self.containment.at_most(Cost.TASK, "other quotas"):
+            self.quotas.apply(image.client_quotas)
         if self.authorizer is not None:
-            self.authorizer.apply(image.acls)
+            with self.containment.at_most(Cost.TASK, "other access rules: only super users may do anything"):
+                self.authorizer.apply(image.acls)
         self.guarded = self.quotas.active or self.authorizer is not None
 
     def _opened(self, hosted: HostedPartition) -> None:
