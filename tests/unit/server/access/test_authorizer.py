@@ -591,5 +591,5 @@ def test_rules_that_cannot_be_applied_grant_nothing_until_they_can(monkeypatch: 
         await rig.node.controller.create_topics(_new_topic("another-commit"))
         assert may("User:ANONYMOUS")
 
-    monkeypatch.setattr("odradek.server.authorizer.AccessRules", FragileRules)
+    monkeypatch.setattr("odradek.server.access.authorizer.AccessRules", FragileRules)
     rig.run(test)
