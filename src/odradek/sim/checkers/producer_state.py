@@ -2,7 +2,7 @@
 
 It may lose what a power loss took. And a producer it does not know yet may begin with any batch: when the first one
 fails on a full disk and the second does not, the first comes too late. Of records that were deleted a start finds the
-producer's last batch alone, in a snapshot (in Kafka of all others, too): an earlier one that comes again is out of order.
+producer's last batch alone, in a snapshot (in Kafka of all others, too): one before it is out of order.
 """
 
 from __future__ import annotations
