@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from odradek.coordinator.group import consumer_records as records
 from odradek.coordinator.group.assignors.spec import Assignment
-from odradek.coordinator.group.classic import ClassicGroup, ClassicMember, select_protocol
+from odradek.coordinator.group.classic import ClassicGroup, ClassicMember, State, select_protocol
 from odradek.coordinator.group.consumer import FIRST_EPOCH, ConsumerGroup
 from odradek.coordinator.group.consumer_member import ClassicMembership, ConsumerMember
 from odradek.coordinator.group.consumer_protocol import (
@@ -138,6 +138,9 @@ def _upgraded(group: ClassicGroup, member: ClassicMember, topics: TopicsImage, e
                 "assignor before re-attempting the upgrade",
             )
         assigned = identified(((each.topic, each.partitions) for each in assignment.assigned_partitions), topics)
+    elif group.state is not State.STABLE:
+        # Amid a rebalance nobody is assigned anything, but cooperative members go on with what they say they own.
+        assigned = identified(((each.topic, each.partitions) for each in subscription.owned_partitions), topics)
     return ConsumerMember(
         member.member_id,
         member_epoch=epoch,

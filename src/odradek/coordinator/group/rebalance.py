@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.coordinator.group.classic import TRANSITIONS, ClassicGroup, ClassicMember, Event, State
+from odradek.coordinator.group.consumer_protocol import PROTOCOL_TYPE, read_assignment, subscribed_topics
 from odradek.coordinator.group.records import GroupMetadataValue
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.shard import Moment, Outcome, Timers
 from odradek.decisions import Ticket
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.metadata.image.topics import TopicsImage
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
@@ -320,3 +322,22 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
 
 def _differ(asked: str | None, agreed: str | None) -> bool:
     return asked is not None and agreed is not None and asked != agreed
+
+
+def leaves_some_out(group: ClassicGroup, topics: TopicsImage) -> bool:
+    """Whether nobody is assigned some partitions that members of a stable group are subscribed to."""
+    if group.state is not State.STABLE or group.protocol_type != PROTOCOL_TYPE:
+        return False
+    members = group.members.values()
+    subscribed = subscribed_topics(member.metadata(group.protocol_name) for member in members)
+    assigned: dict[str, set[int]] = {}
+    try:
+        for content in {member.assignment: None for member in members if member.assignment}:
+            for each in read_assignment(content).assigned_partitions:
+                assigned.setdefault(each.topic, set()).update(each.partitions)
+    except MalformedFrame:
+        return False
+    return any(
+        name in topics.by_name and not assigned.get(name, set()).issuperset(range(len(topics.by_name[name].partitions)))
+        for name in subscribed or ()
+    )

@@ -19,7 +19,15 @@ from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Join, Joiner
 from odradek.coordinator.group.offsets import CommittedOffsets
-from odradek.coordinator.group.rebalance import JOIN, SESSION, SYNC, UNKNOWN_MEMBER_ID, Rebalances, join_error
+from odradek.coordinator.group.rebalance import (
+    JOIN,
+    SESSION,
+    SYNC,
+    UNKNOWN_MEMBER_ID,
+    Rebalances,
+    join_error,
+    leaves_some_out,
+)
 from odradek.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -95,14 +103,18 @@ class GroupShard:
         self._replays[type(record.key)](record.key, record.value)
 
     def loaded(self, now: Moment) -> CoordinatorDecision:
-        """Members are given their session timeout to be heard of again."""
+        """Members are given their session timeout to be heard of again.
+
+        What made a group join was in memory alone: one that had just become a classic one again, say, joins now.
+        (In Kafka partitions of such a group are nobody's until something else makes it join.)
+        """
         self._loading = False
         out = Outcome()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     self.rebalances.extend_session(group, member, now)
-                if len(group.members) > self.settings.max_size:
+                if len(group.members) > self.settings.max_size or leaves_some_out(group, self.consumers.image.topics):
                     self.rebalances.prepare(group, out, now)
         self.consumers.loaded(now)
         self.commits.expire_later(now)
