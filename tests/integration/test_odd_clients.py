@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from tests.leftovers import QUIET, forget_sockets
 
@@ -132,16 +133,26 @@ class Overlapping(RangePartitionAssignor):  # type: ignore[misc]
         return {member.member_id: ConsumerProtocolAssignment(0, everything, b"") for member in members}
 
 
+class Silent(RangePartitionAssignor):  # type: ignore[misc]
+    """Says nothing of what its member subscribes to."""
+
+    name = "silent"
+
+    @classmethod
+    def metadata(cls, topics):  # type: ignore[no-untyped-def]
+        return b""
+
+
 class Member(threading.Thread):
     """kafka-python's consumer, in a thread of its own: it polls for as long as it is let."""
 
-    def __init__(self, node: ClusterNode, group: str, topic: str, assignor: type = RangePartitionAssignor) -> None:
+    def __init__(self, node: ClusterNode, group: str, topic: str, *assignors: type) -> None:
         super().__init__(daemon=True)
         self._consumer = kafka.KafkaConsumer(
             topic,
             bootstrap_servers=node.bootstrap_server,
             group_id=group,
-            partition_assignment_strategy=[assignor],
+            partition_assignment_strategy=assignors or (RangePartitionAssignor,),
             enable_auto_commit=False,
             session_timeout_ms=10_000,
             heartbeat_interval_ms=300,
@@ -193,6 +204,34 @@ def test_classic_members_that_hold_the_same_and_one_of_the_new_protocol(node: Cl
         eventually(
             lambda: all(each.rounds > before + 5 for each, before in zip(members, rounds, strict=True)), "they go on"
         )
+        node.kill()
+        node.start()
+    finally:
+        for each in members:
+            each.end()
+
+
+def test_a_second_protocol_without_metadata_is_chosen_when_the_last_of_the_new_protocol_leaves(
+    node: ClusterNode, admin: AdminClient, topic: str
+) -> None:
+    group = f"silent-{topic}"
+    members = [
+        Member(node, group, topic, first, Silent) for first in (RangePartitionAssignor, RoundRobinPartitionAssignor)
+    ]
+
+    def group_type() -> str:
+        return str(admin.describe_consumer_groups([group])[group].result(PATIENCE_S).type.name)
+
+    try:
+        members[0].start()
+        eventually(lambda: len(members[0].held()) == 4, "it has everything")
+        failures: list[object] = []
+        with consumer(node, group, "consumer", on_error=failures.append) as late:
+            late.subscribe([topic])
+            eventually(lambda: refused_or_in(late, failures), "it is told something")
+            members[1].start()
+            eventually(lambda: refused_or_in(late, failures) and members_of(admin, group) == 3, "all are in")
+        eventually(lambda: group_type() == "CLASSIC", "it is a classic group again")
         node.kill()
         node.start()
     finally:
