@@ -12,8 +12,8 @@ from odradek.storage.log import AppendInfo
 from odradek.storage.validation import Origin
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 ALL = -1
 
@@ -41,7 +41,7 @@ class PromisedAck(Deferred[ErrorCode]):
 
 
 def append_acks_all(
-    node: Node,
+    rooms: Rooms,
     hosted: HostedPartition,
     batch: memoryview,
     *,
@@ -54,7 +54,7 @@ def append_acks_all(
     if acks != ALL or not _may_be_promised(hosted, batch):
         return None
     try:
-        info = node.replicas.append(hosted, batch, node.world.clock.now_ms(), Origin.CLIENT, True)
+        info = rooms.replicas.append(hosted, batch, rooms.world.clock.now_ms(), Origin.CLIENT, True)
     except KafkaError as error:
         return refuse(error)
     end_offset = info.last_offset + 1
@@ -65,8 +65,8 @@ def append_acks_all(
     deferred.asked = answer(info), refuse
     deferred.frame = _frame
     hosted.line_up(deferred)
-    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
-    node.fetch_wakeups.lend((hosted,), (batch,), (info,))
+    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.fetch_wakeups.lend((hosted,), (batch,), (info,))
     return deferred
 
 
@@ -140,7 +140,7 @@ class SeveralAcks(Deferred[list[Outcome]]):
 
 
 def append_several_acks_all(
-    node: Node,
+    rooms: Rooms,
     hosts: list[HostedPartition | None],
     batches: list[memoryview],
     timeout_ms: int,
@@ -151,8 +151,8 @@ def append_several_acks_all(
         if hosted is None or not _may_be_promised(hosted, batch):
             return None
     led = cast("list[HostedPartition]", hosts)
-    append = node.replicas.append
-    now_ms = node.world.clock.now_ms()
+    append = rooms.replicas.append
+    now_ms = rooms.world.clock.now_ms()
     outcomes: list[Outcome] = []
     for hosted, batch in zip(led, batches, strict=True):
         try:
@@ -166,8 +166,8 @@ def append_several_acks_all(
         return answer(outcomes)
     deferred.asked = answer
     deferred.frame = _frame_of_several
-    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
-    node.fetch_wakeups.lend(led, batches, outcomes)
+    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.fetch_wakeups.lend(led, batches, outcomes)
     return deferred
 
 
