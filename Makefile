@@ -12,7 +12,11 @@ endif
 # An environment a Python, so that `make test PYTHON=python3.12` leaves the usual one alone.
 VENV := .venv$(if $(filter-out python3,$(notdir $(PYTHON))),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+INSTALLED := $(VENV)/.ready
+# The native module is part of it, where there is a cargo to build it with.
+READY := $(VENV)/.native
+CARGO := $(shell command -v cargo 2>/dev/null || ls $$HOME/.cargo/bin/cargo 2>/dev/null)
+NATIVE_SOURCES := $(shell find native -name target -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.pyi' \) -print)
 UV := $(shell command -v uv 2>/dev/null)
 
 # Start-up times are measured with bytecode at hand, as users have it, whatever this shell says.
@@ -24,14 +28,16 @@ WORKERS := $(shell expr $(CORES) + 1)
 SIDE_BY_SIDE = -n $(WORKERS) --no-loadscope-reorder
 SCENARIOS := logs groups quorum replication
 
-.PHONY: help test test-side-by-side test-fast test-long check fuzz demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
+.PHONY: help native native-wheel test test-side-by-side test-fast test-long check fuzz fuzz-records demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
 help: ## List the targets
 	@echo 'Odradek: Kafka in Python. Targets (PYTHON=python3.12 picks an interpreter):'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(READY) ## Everything that must hold: check beside all tests that are not slow; then those that measure time
+	@$(BIN)/python -c 'from odradek.protocol.records.native import in_use; print("Records are looked at with:", in_use())'
 	@$(MAKE) --no-print-directory --jobs=2 check test-side-by-side
+	ODRADEK_NATIVE=0 $(BIN)/pytest -q tests/unit/protocol/records tests/unit/storage
 	$(BIN)/pytest -m 'alone and not slow'
 
 test-side-by-side: $(READY) ## Of `test`, what several workers share
@@ -43,7 +49,7 @@ test-fast: $(READY) ## For every commit, in two minutes: unit, scenarios, tidy, 
 	  echo --scenario $$scenario --seed $$seed --count 5; done; done | \
 	xargs -P $(CORES) -L 1 $(BIN)/python -m odradek.sim.run --quiet
 
-test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters, kill schedules, Delta, Iceberg, other Pythons
+test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters, kill schedules, histories, Delta, Iceberg, other Pythons
 	$(BIN)/pytest $(SIDE_BY_SIDE) --timeout=0 -m slow
 	$(MAKE) sim-long COUNT=$(or $(COUNT),200)
 	$(MAKE) chaos
@@ -54,6 +60,11 @@ test-long: $(READY) ## All that `test` leaves out: every mutant, mixed clusters,
 
 fuzz: $(READY) ## Spoilt requests for longer than in `test` (ROUNDS=250 of 4,100, from a seed drawn anew or SEED=7)
 	ODRADEK_FUZZ_SEED=$${SEED:-$$RANDOM$$RANDOM} ODRADEK_FUZZ_ROUNDS=$${ROUNDS:-250} $(BIN)/pytest -s --timeout=0 tests/fuzz -k spoilt
+
+fuzz-records: $(READY) ## Spoilt records through both twins, for longer than in `test` (BATCHES=100000000 of them, EXAMPLES=20000)
+	$(if $(CARGO),cd native && ODRADEK_SPOILT_BATCHES=$(or $(BATCHES),100000000) PATH="$(dir $(CARGO)):$$PATH" \
+	  $(CARGO) test --release --package odradek-records -- --nocapture)
+	ODRADEK_TWIN_EXAMPLES=$(or $(EXAMPLES),20000) $(BIN)/pytest --timeout=0 tests/unit/protocol/records/test_twins.py
 
 check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/ruff format --check .
@@ -85,7 +96,8 @@ chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under
 	ODRADEK_CHAOS_SEED=$${SEED:-$$RANDOM} ODRADEK_CHAOS_COUNT=$${COUNT:-10} $(BIN)/pytest tests/chaos
 
 pipelines-kill: $(READY) ## kill -9 of drivers, executors, leaders and compactions under pipelines; full disks (SEED=7 COUNT=5)
-	ODRADEK_KILL_SEED=$${SEED:-$$RANDOM} ODRADEK_KILL_COUNT=$${COUNT:-5} $(BIN)/pytest -m slow -s tests/integration/pipelines
+	ODRADEK_KILL_SEED=$${SEED:-$$RANDOM} ODRADEK_KILL_COUNT=$${COUNT:-5} $(BIN)/pytest -m slow -s tests/integration/pipelines \
+	  --ignore=tests/integration/pipelines/test_histories.py
 
 compat: $(READY) ## Clients nobody here wrote, against a real node (CLIENT=kafka-python)
 	$(BIN)/pytest tests/compat $(if $(CLIENT),-k '$(CLIENT)')
@@ -113,11 +125,28 @@ lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
 
 clean: ## Remove environments and caches
-	rm -rf .venv .venv-* .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* native/target native/Cargo.lock .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache build dist
 
 # --- the environment: built once, and again when what it is made of changes -------------------------------------------
 
-$(READY): pyproject.toml requirements.lock
+native-wheel: $(READY) ## A wheel of the native module for this platform and every Python, into dist/
+	PATH="$(abspath $(BIN)):$(dir $(CARGO)):$$PATH" $(BIN)/maturin build --quiet --release --manifest-path native/Cargo.toml --out dist
+
+native: $(READY) ## Build the native module into the environment, where there is cargo; every other target does so, too
+
+$(READY): $(INSTALLED) $(NATIVE_SOURCES)
+ifeq ($(CARGO),)
+	@echo 'No cargo here, so no native module: Odradek works without it, and is slower record by record.'
+else ifneq ($(UV),)
+	@PATH="$(abspath $(BIN)):$(dir $(CARGO)):$$PATH" uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+	  --reinstall-package odradek-native ./native
+else
+	@PATH="$(abspath $(BIN)):$(dir $(CARGO)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --force-reinstall ./native
+endif
+	@touch $@
+
+$(INSTALLED): pyproject.toml requirements.lock
 	@$(if $(PYTHON),$(PYTHON),false) -c '$(SUITABLE)' 2>/dev/null || { \
 	  echo 'Odradek needs Python 3.11 to 3.14 with venv; say which one: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
 ifneq ($(UV),)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from odradek.protocol.records.native import in_use
+
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of the whole process, ended threads too, to the nanosecond (the clock behind clock_getcpuclockid)."""
@@ -50,7 +52,8 @@ def machine() -> str:
     memory = int(_kib(Path("/proc/meminfo").read_text(), "MemTotal") / 1024 / 1024)
     return (
         f"{len(models)} cores of {models[0] if models else 'unknown'}, {memory} GiB, Linux {platform.release()}, "
-        f"{platform.python_implementation()} {platform.python_version()}, {_loop()}"
+        f"{platform.python_implementation()} {platform.python_version()}, {_loop()}, {in_use()}; both brokers look at "
+        "every record that is produced"
     )
 
 

@@ -61,7 +61,7 @@ CUSTOMERS = 1_000
 
 COPY = """
 from pyspark.sql import functions as F
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 pipeline = Pipeline("{name}")
 pipeline.source("records", sources.topic("bench-records", key=schemas.raw()))
@@ -75,7 +75,7 @@ pipeline.sink("sink", copy, {sink})
 
 JOIN = """
 from pyspark.sql import functions as F
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 pipeline = Pipeline("windowed-join")
 order = schemas.json("customer string, amount bigint, at timestamp")
@@ -380,7 +380,7 @@ def _wishes(kind, directory: Path, *, available_now: bool = False):  # type: ign
 
 
 def _session(bootstrap: str):  # type: ignore[no-untyped-def]
-    from odradek.apps.cli.session import Session
+    from odradek.apps.terminal.session import Session
 
     return Session({"bootstrap.servers": bootstrap})
 

@@ -18,8 +18,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from odradek.apps.clients import connect
 from odradek.client import Consumer, ConsumerRecord, TopicPartition
+from odradek.clients import connect
 from odradek.testing import running_node
 
 TOPIC = "parcels"

@@ -12,6 +12,7 @@ TOGETHER = {
     "tests/integration/pipelines/": "Spark",
     "tests/compat/test_cli_against_kafka.py": "Apache Kafka",
     "tests/compat/test_own_client.py": "Apache Kafka",
+    "tests/compat/test_spoilt_batches.py": "Apache Kafka",
 }
 """Several files, because of something that takes more CPU to start than most of their tests."""
 

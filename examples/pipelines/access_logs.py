@@ -10,8 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
-from odradek.apps.pipelines.transforms.skew import SALT, salted, skew_report
+from odradek.pipelines import Pipeline, schemas, sinks, sources, transforms
 
 LINE = r'^(\S+) \S+ \S+ \[([^\]]+)\] "(\S+) (\S+) [^"]*" (\d{3}) (\d+|-)'
 SALTS = 8
@@ -48,8 +47,8 @@ def per_minute(hits: DataFrame) -> DataFrame:
     """Requests of each client in each minute, counted in two steps."""
     minute = F.window("at", "1 minute")
     parts = (
-        salted(hits.withWatermark("at", "5 minutes"), "client", SALTS)
-        .groupBy(minute, "client", SALT)
+        transforms.salted(hits.withWatermark("at", "5 minutes"), "client", SALTS)
+        .groupBy(minute, "client", transforms.SALT)
         .agg(F.count(F.lit(1)).alias("requests"))
     )
     return (
@@ -66,7 +65,7 @@ pipeline.sink("per_minute", per_minute, sinks.parquet("lake/requests_per_minute"
 
 def skew(hits: DataFrame) -> tuple[DataFrame, DataFrame]:
     """How uneven it is, over partitions and over clients: for a frame that is no stream, such as the lake's."""
-    return skew_report(hits, "_partition"), skew_report(hits, "client")
+    return transforms.skew_report(hits, "_partition"), transforms.skew_report(hits, "client")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from odradek.apps.clients import connect
+from odradek.clients import connect
 
 Record = tuple[str, bytes | None, bytes | None]
 """Topic, key, value."""

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import data
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.clients import connect
 from odradek.apps.pipelines.java import find_java
+from odradek.apps.terminal.sentence import Sentence
+from odradek.clients import connect
 from odradek.testing.cluster import running_cluster
 
 COUNT = 20_000

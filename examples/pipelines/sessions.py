@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 GAP_MS = 30 * 60 * 1000
 SESSION = "user string, started timestamp, ended timestamp, clicks int"

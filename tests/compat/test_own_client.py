@@ -17,9 +17,9 @@ pytest.register_assert_rewrite("tests.integration.client_cases")
 
 from tests.integration.client_cases import CASES, Case  # noqa: E402
 
-from odradek.apps.clients import connect  # noqa: E402
 from odradek.client import Consumer  # noqa: E402
 from odradek.client.producer.partitioners import murmur2, partition_of_key  # noqa: E402
+from odradek.clients import connect  # noqa: E402
 
 pytestmark = pytest.mark.compat
 JAVA = pytest.mark.java

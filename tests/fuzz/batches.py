@@ -14,7 +14,7 @@ from odradek.protocol.records.batch import (
     update_crc,
 )
 from odradek.protocol.records.compression import Compression, compress
-from odradek.protocol.records.record import Record
+from odradek.protocol.records.record import Record, write_varint
 
 MAGIC_POSITION = 16
 LAST_OFFSET_DELTA_POSITION = 23
@@ -86,8 +86,13 @@ def strange_batches(draw: random.Random, now_ms: int) -> list[bytes]:
 
 
 def bomb(codec: Compression, size: int, now_ms: int) -> bytes:
-    """A batch that claims one record and unpacks to very many zeros."""
-    return _with_payload(compress(codec, bytes(size)), codec, now_ms)
+    """A batch of one record, sound as far as anyone reads, with very many zeros in it."""
+    content = bytearray(b"\0\0\0\1")
+    write_varint(content, size)
+    content += bytes(size + 1)
+    record = bytearray()
+    write_varint(record, len(content))
+    return _with_payload(compress(codec, record + content), codec, now_ms)
 
 
 def _with_payload(payload: bytes, codec: Compression, now_ms: int) -> bytes:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -134,6 +137,68 @@ def test_what_was_not_written_is_not_committed(cli: Cli) -> None:
     offsets = [record["offset"] for record in cli.json_lines("consume", "cut", "--group", "cut off")]
     assert offsets == list(range(400))
     assert cli.json_lines("consume", "cut", "--group", "cut off") == []
+
+
+@pytest.mark.parametrize("count", [1, 400], ids=["held back until it is flushed", "more than is held back"])
+def test_a_second_interrupt_ends_it_though_nobody_reads_and_commits_nothing_that_was_not_written(
+    cli: Cli, count: int
+) -> None:
+    """The first one cannot: the pipe is full, and with it the only thread waits."""
+    topic = f"impatient-{count}"
+    cli.ok("topic", "create", topic)
+    cli.ok("produce", topic, stdin="".join(f"{number:0999}\n" for number in range(count)))
+    reading_end, writing_end = os.pipe()
+    filled = fill(writing_end) if count == 1 else 0
+    with open(reading_end, "rb") as reader:
+        with subprocess.Popen(
+            [*cli.command("consume", topic, "--group", topic, "--format", "json"), "--follow", "--from-beginning"],
+            env=cli.environment(),
+            stdout=writing_end,
+            stderr=subprocess.DEVNULL,
+        ) as consuming:
+            os.close(writing_end)
+            try:
+                for _ in range(2):
+                    until(lambda: waits_to_write(consuming.pid))
+                    consuming.send_signal(signal.SIGINT)
+                    until(lambda: not has_pending_signals(consuming.pid))
+                assert consuming.wait(timeout=PATIENCE_S) == 130
+            finally:
+                consuming.kill()
+        written = reader.read()[filled:].count(b"\n")
+    assert written < count
+    (described,) = cli.json("group", "describe", topic)
+    assert all((each["committed_offset"] or 0) <= written for each in described["partitions"])
+
+
+def fill(pipe: int) -> int:
+    """To the last byte; how many it took."""
+    os.set_blocking(pipe, False)
+    filled = 0
+    try:
+        while True:
+            filled += os.write(pipe, b"\n" * 4096)
+    except BlockingIOError:
+        os.set_blocking(pipe, True)
+        return filled
+
+
+def waits_to_write(pid: int) -> bool:
+    """Where in the kernel it waits."""
+    return "pipe" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+def has_pending_signals(pid: int) -> bool:
+    """Whether one was sent that it has not caught."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(line.startswith("ShdPnd:") and int(line.split()[1], 16) for line in status.splitlines())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

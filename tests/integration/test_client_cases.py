@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("tests.integration.client_cases")
 
 from tests.integration.client_cases import CASES, Case  # noqa: E402
 
-from odradek.apps.clients import connect  # noqa: E402
+from odradek.clients import connect  # noqa: E402
 from odradek.testing import RunningNode, running_node  # noqa: E402
 
 

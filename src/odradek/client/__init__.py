@@ -2,7 +2,7 @@
 
 May await, and touch the `Network`, `Clock` and `Entropy` ports it is handed and nothing else, so the same code runs on
 sockets and under simulation. Settings carry Kafka's own names (`settings.py` has the tables). It is a client of the
-protocol, not of Odradek: it speaks to Apache Kafka as well. `odradek.apps.clients` hands it the real world.
+protocol, not of Odradek: it speaks to Apache Kafka as well. `odradek.clients` hands it the real world.
 
 Each part is imported when it is first asked for: a program that lists topics never reads the consumer.
 """

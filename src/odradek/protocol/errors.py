@@ -158,6 +158,9 @@ class ErrorCode(IntEnum):
 class KafkaError(Exception):
     """Expected, part of the protocol: becomes a field of a response."""
 
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Of a batch that was refused: which of its records are wrong, and how (KIP-467)."""
+
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code

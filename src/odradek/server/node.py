@@ -477,9 +477,11 @@ class Node:
         await self._hosting.apply(image, changes)
 
     def _guard(self, image: Image) -> None:
-        self.rooms.quotas.apply(image.client_quotas)
+        with self.rooms.containment.at_most(Cost.TASK, "other quotas"):
+            self.rooms.quotas.apply(image.client_quotas)
         if self.rooms.authorizer is not None:
-            self.rooms.authorizer.apply(image.acls)
+            with self.rooms.containment.at_most(Cost.TASK, "other access rules: only super users may do anything"):
+                self.rooms.authorizer.apply(image.acls)
         self.rooms.guarded = self.rooms.quotas.active or self.rooms.authorizer is not None
 
     def _opened(self, hosted: HostedPartition) -> None:

@@ -397,6 +397,8 @@ class History:
     def __init__(self, durable_topics: tuple[str, ...], *, synced: bool = False) -> None:
         self.durable_topics = durable_topics
         self.synced = synced
+        self.observers: tuple[str, ...] = ()
+        """Nodes that never vote. They do not sync the metadata log: losing power may bring back what they had cut."""
         self.events: list[Event] = []
 
     def add(self, event: Event) -> None:

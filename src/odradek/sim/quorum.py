@@ -151,6 +151,7 @@ class QuorumCluster(Cluster):
         draw = random.Random(f"{seed}/shape")
         self.shape = draw.choice(shapes)
         self.members = {member.name: member for member in members(self.shape)}
+        history.observers = tuple(member.name for member in self.members.values() if not member.is_controller)
         machines = _properties(self.shape, list(self.members.values()), draw)
         machines = {name: own | dict(properties or {}) for name, own in machines.items()}
         super().__init__(seed, history, machines=machines)

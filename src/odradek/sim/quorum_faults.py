@@ -202,10 +202,12 @@ class QuorumFaults:
         if len(voters) != 3 or any(voter in self._struck for voter in voters):
             return
         leader = next((voter for voter in voters if self._disks.leads_quorum(voter)), None)
-        if leader is None or not self._disks.may_lose_disk(leader):
+        if leader is None:
+            return
+        machine, late = self._draw.sample([voter for voter in voters if voter is not leader], 2)
+        if not self._disks.may_lose_disk(machine):
             return
         self._struck += voters
-        machine, late = self._draw.sample([voter for voter in voters if voter is not leader], 2)
         ways = [way for other in self._machines if other is not late for way in both_ways(late, other)]
         self.cut(ways)
         await asyncio.sleep(1 + self._draw.random() * 2)

@@ -29,7 +29,7 @@ from odradek.sim.probes import ProbedNode
 from odradek.sim.quorum import QuorumCluster, Shape
 from odradek.sim.workload import TopicPlan
 from odradek.storage.log import AppendInfo
-from odradek.storage.validation import Origin
+from odradek.storage.validation import Examined, Origin
 
 SHAPES = (
     Shape(combined=3),
@@ -233,9 +233,10 @@ class ReplicatedNode(ProbedNode):
             now_ms: int,
             origin: Origin = Origin.CLIENT,
             acks_all: bool = False,
+            examined: Examined | None = None,
         ) -> AppendInfo:
             self._note_zombie(hosted, batch)
-            return append(hosted, batch, now_ms, origin, acks_all)
+            return append(hosted, batch, now_ms, origin, acks_all, examined)
 
         async def loaded(runner: ShardRunner) -> None:
             await load(runner)

@@ -99,7 +99,13 @@ class ReplicationFaults(QuorumFaults):
         return self._power and self._may_lose_replicas(machine)
 
     def _may_lose_replicas(self, machine: Machine) -> bool:
-        """Whether what a broker holds may go, or some of it; to be asked right before."""
+        """Whether what a broker holds may go, or some of it; to be asked right before.
+
+        Not beside losses of power that take nothing, of any number: who comes back from one is not eligible either, and
+        if the last leader is not there any more, nobody leads until somebody says who shall (ADR 14).
+        """
+        if self._replicated.flushed and self._power:
+            return False
         self.look()
         node_id = self._node_id(machine)
         registrations = {partition: self._replicated.registration(partition) for partition in ALL_PARTITIONS}

@@ -31,6 +31,7 @@ from odradek.values import replace, value
 
 MILLIS_PER_MINUTE = 60_000
 MILLIS_PER_HOUR = 3_600_000
+VALIDATE_RECORDS = "odradek.validate.records"
 
 
 @value
@@ -63,6 +64,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    validate_records: bool = True
+    """Whether clients' batches are looked into: `odradek.validate.records`, which is a broker's, and not Kafka's."""
 
     @property
     def compacted(self) -> bool:
@@ -119,6 +122,7 @@ def broker_log_defaults(broker_values: Mapping[str, ConfigValue]) -> LogConfig:
                 unit_ms = _unit_ms(synonym)
                 changes[_field(key.name)] = given if unit_ms == 1 or not isinstance(given, int) else given * unit_ms
                 break
+    changes["validate_records"] = broker_values.get(VALIDATE_RECORDS) != "headers"
     changes["retention_ms"] = max(
         changes.get("retention_ms", KAFKA_DEFAULTS.retention_ms), -1
     )  # -1 hours is for ever, too

@@ -33,9 +33,11 @@ class KeptLog:
         "_flushed_once",
         "_index_interval_bytes",
         "_last_flush_ms",
+        "_looks_inside",
         "_max_message_bytes",
         "_max_plain_bytes",
         "_max_timestamp_ahead_ms",
+        "_max_timestamp_behind_ms",
         "_overstated",
         "_segment_bytes",
         "_segments",
@@ -118,7 +120,9 @@ class KeptLog:
         self._config = config
         self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
-        self._max_timestamp_ahead_ms = config.message_timestamp_after_max_ms
+        self._looks_inside = validation.looks_inside(config)
+        self._max_timestamp_ahead_ms = validation.most_ahead_ms(config)
+        self._max_timestamp_behind_ms = config.message_timestamp_before_max_ms
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
         self.min_insync_replicas = config.min_insync_replicas

@@ -16,14 +16,17 @@ from odradek.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
+    HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from odradek.protocol.records.check import TakesLong, check_records
 from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.crc import crc32c
+from odradek.protocol.records.native import check
 from odradek.storage import recovery, timestamps, validation
 from odradek.storage.config import LogConfig
 from odradek.storage.leader_epochs import EpochEnd
@@ -31,15 +34,18 @@ from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers
 from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimestampOffset
 from odradek.storage.txn_index import AbortedTxn
-from odradek.storage.validation import SMALLEST_RECORD, Origin
+from odradek.storage.validation import SMALLEST_RECORD, Examined, Origin
 from odradek.values import value
 
 _patch = struct.Struct(">qii").pack_into
 """Base offset, batch length, leader epoch: the start of a header."""
 
-_unpack_plain = struct.Struct(">qi4xBIHi8xqqhii").unpack_from
-"""Of a header what a leader looks at: all but the leader epoch and the base timestamp."""
+_unpack_plain = struct.Struct(">qi4xBIHiqqqhii").unpack_from
+"""Of a header what a leader looks at: all but the leader epoch."""
 
+_unpack_max_timestamp = struct.Struct(">35xq").unpack_from
+
+_LARGEST_AT_ONCE = validation.AT_ONCE_BYTES + HEADER_SIZE
 _LARGEST_CODEC = int(Compression.ZSTD)
 NOT_PLAIN = -1
 
@@ -127,7 +133,8 @@ class Log(ReplicatedLog):
         """`append_as_leader` of a client's batch to a partition's only replica, and so committed; its base offset.
 
         Only for a batch as most are, with nothing to begin and nothing to change: else `NOT_PLAIN`, and nothing was
-        done. (Hottest: a producer that waits for each answer finds the processor cold, and every line costs it.)
+        done. Nor was it where `TakesLong` is raised. (Hottest: a producer that waits for each answer finds the
+        processor cold, and every line costs it.)
         """
         try:
             (
@@ -137,6 +144,7 @@ class Log(ReplicatedLog):
                 crc,
                 attributes,
                 last_delta,
+                base_timestamp,
                 max_timestamp,
                 producer_id,
                 producer_epoch,
@@ -157,13 +165,25 @@ class Log(ReplicatedLog):
             or count != last_delta + 1
             or not 0 < count * SMALLEST_RECORD <= size <= self._max_plain_bytes
             or given_offset
-            or max_timestamp > now_ms + self._max_timestamp_ahead_ms
             or max_timestamp > segment.roll_timestamp
             or not 0 < position <= self._segment_bytes - size
             or segment.index_full
             or last_offset > segment.last_indexable_offset
             or leader_epoch != self.leader_epochs.latest
             or crc32c(batch[ATTRIBUTES_POSITION:]) != crc
+        ):
+            return NOT_PLAIN
+        highest = now_ms + self._max_timestamp_ahead_ms
+        if not self._looks_inside:
+            if max_timestamp > highest:
+                return NOT_PLAIN
+        elif attributes:
+            if max_timestamp != self._newest(batch, attributes, base_timestamp, count, now_ms):
+                return NOT_PLAIN
+        elif size > _LARGEST_AT_ONCE:
+            raise TakesLong
+        elif max_timestamp != check(
+            batch[HEADER_SIZE:], base_timestamp, count, 0, now_ms - self._max_timestamp_behind_ms, highest
         ):
             return NOT_PLAIN
         producers = self.producers
@@ -186,9 +206,16 @@ class Log(ReplicatedLog):
         return base_offset
 
     def append_as_leader(
-        self, batch: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        examined: Examined | None = None,
     ) -> AppendInfo:
         """Give exactly one batch the next offsets and write it; raises `KafkaError`, and then nothing has changed.
+
+        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before.
 
         The view is patched in place, so it must be writable. (Hot: one header, one checksum, one write.)
         """
@@ -200,6 +227,7 @@ class Log(ReplicatedLog):
                 crc,
                 attributes,
                 last_delta,
+                base_timestamp,
                 max_timestamp,
                 producer_id,
                 producer_epoch,
@@ -208,10 +236,11 @@ class Log(ReplicatedLog):
             ) = _unpack_plain(batch)
         except struct.error:
             raise validation.refuse_short(batch) from None
+        if length + LENGTH_OVERHEAD != len(batch):
+            batch = validation.only_batch(batch)
         size = len(batch)
         if (
-            length + LENGTH_OVERHEAD != size
-            or magic != MAGIC
+            magic != MAGIC
             or count != last_delta + 1
             or count <= 0
             or given_offset
@@ -225,15 +254,30 @@ class Log(ReplicatedLog):
         if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a batch's checksum does not match its content")
         log_append_time_ms = NO_TIMESTAMP
-        if self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
-            if max_timestamp > now_ms + self._max_timestamp_ahead_ms:
+        if examined is not None and examined.config is self._config:
+            if examined.error is not None:
+                raise examined.error
+            batch = examined.batch
+            size = len(batch)
+            length = size - LENGTH_OVERHEAD
+            (max_timestamp,) = _unpack_max_timestamp(batch)
+            if self._config.message_timestamp_type == validation.LOG_APPEND_TIME:
+                log_append_time_ms = max_timestamp
+        elif self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
+            if origin is Origin.CLIENT and self._looks_inside:
+                newest = self._newest(batch, attributes & COMPRESSION_MASK, base_timestamp, count, now_ms)
+                if newest != max_timestamp:
+                    validation.set_timestamp(batch, attributes, newest)
+                    max_timestamp = newest
+            elif max_timestamp > now_ms + self._max_timestamp_ahead_ms:
                 validation.check_timestamp(max_timestamp, self._config, now_ms)
         else:
             batch = validation.prepare(batch, self._config, origin, now_ms)
             size = len(batch)
             length = size - LENGTH_OVERHEAD
+            (max_timestamp,) = _unpack_max_timestamp(batch)
             if self._config.message_timestamp_type == validation.LOG_APPEND_TIME:
-                max_timestamp = log_append_time_ms = now_ms
+                log_append_time_ms = now_ms
 
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
@@ -275,10 +319,18 @@ class Log(ReplicatedLog):
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
 
+    def examine(self, batch: memoryview, now_ms: int, at_once: int | None = None) -> Examined | None:
+        """Look into a batch of one's own before its append, as `validation.examine`; it touches nothing of the log."""
+        return validation.examine(batch, self._config, now_ms, at_once)
+
     def wrote_as_it_came(self, batch: memoryview) -> bool:
         """Whether a client's batch that was appended is now, with its place in it, what the log has; else that was made
         from it."""
-        return self._verbatim[Origin.CLIENT] and not batch[ATTRIBUTES_POSITION + 1] & TIMESTAMP_TYPE_BIT
+        return (
+            self._verbatim[Origin.CLIENT]
+            and not batch[ATTRIBUTES_POSITION + 1] & TIMESTAMP_TYPE_BIT
+            and int.from_bytes(batch[8:12]) + LENGTH_OVERHEAD == len(batch)
+        )
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Move it up to this offset, at most to the end of the log; whether it moved."""
@@ -353,6 +405,20 @@ class Log(ReplicatedLog):
         return found
 
     # Inside
+
+    def _newest(self, batch: memoryview, codec: int, base_timestamp: int, count: int, now_ms: int) -> int:
+        """The largest timestamp of a client's records; `KafkaError` if they are not as they must be."""
+        return check_records(
+            batch[HEADER_SIZE:],
+            codec,
+            base_timestamp=base_timestamp,
+            count=count,
+            flags=0,
+            lowest=now_ms - self._max_timestamp_behind_ms,
+            highest=now_ms + self._max_timestamp_ahead_ms,
+            limit=validation.most_decompressed(self._config),
+            at_once=validation.AT_ONCE_BYTES,
+        )
 
     def _check_trusted(
         self, batch: memoryview, producer_id: int, producer_epoch: int, *, control: bool, transactional: bool

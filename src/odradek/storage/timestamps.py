@@ -53,6 +53,6 @@ def _first_in_batch(
         for record in decode_records(segment.read_batch(position, header.size)):
             if record.timestamp >= timestamp and record.offset >= log_start_offset:
                 return TimestampOffset(record.timestamp, Offset(record.offset))
-    except KafkaError as wrong:  # Records that lie (ADR 7) shall not keep anyone from finding those behind them.
+    except KafkaError as wrong:  # Records that lie (ADR 23) shall not keep anyone from finding those behind them.
         logger.warning("Searching %s by time, cannot read its batch at %d: %s", segment.path, header.base_offset, wrong)
     return None

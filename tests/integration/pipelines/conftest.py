@@ -24,7 +24,7 @@ HEAD = """
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 """
 
 

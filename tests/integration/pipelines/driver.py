@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from odradek.apps.pipelines.plugin import QUICK_JVM
+from odradek.apps.pipelines.session import BRIEF_JVM
 
 PATIENCE_S = 480.0
 
@@ -20,7 +20,7 @@ class Driver:
     def __init__(self, file: Path, data: Path, *more: str, action: str = "run") -> None:
         command = [sys.executable, "-m", "odradek", "pipeline", action, str(file), "--data", str(data), *more]
         for which in ("driver", "executor"):
-            command += ["--conf", f"spark.{which}.extraJavaOptions={QUICK_JVM}"]
+            command += ["--conf", f"spark.{which}.extraJavaOptions={BRIEF_JVM}"]
         self._output = data / "driver.log"
         self._said_before = self._output.stat().st_size if self._output.exists() else 0
         with self._output.open("ab") as output:

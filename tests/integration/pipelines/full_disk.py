@@ -1,6 +1,6 @@
 """A disk that is full under a pipeline: `unshare --mount python -m tests.integration.pipelines.full_disk WHAT DIR`.
 
-WHAT is `lake` or `checkpoint`: which of them is on a small file system in memory, filled but for a little. Prints what
+WHAT is `lake`, `table` or `checkpoint`: what is on a small file system in memory, filled but for a little. Prints what
 the pipeline said, and ends with 1 if a promise was broken.
 """
 
@@ -15,17 +15,18 @@ from pathlib import Path
 from tests.integration.pipelines.driver import Driver
 
 from odradek.apps.pipelines.compaction import read_log
+from odradek.apps.pipelines.tables import read_current
 from odradek.apps.pipelines.trial import Trial
 from odradek.testing import running_node
 
 DISK_MIB = 48
-LEFT_BYTES = {"lake": 2 << 20, "checkpoint": 40 << 10}
+LEFT_BYTES = {"lake": 2 << 20, "table": 3 << 20, "checkpoint": 40 << 10}
 RECORDS = 6_000
 RECORD_BYTES = 1_000
 """Random, so that they stay as large in Parquet."""
 
 PIPELINE = """
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 pipeline = Pipeline("numbers")
 pipeline.source("numbers", sources.topic("numbers", value=schemas.raw(), key=schemas.raw(), max_per_trigger=1500))
@@ -36,12 +37,16 @@ def rows(numbers):
 
 pipeline.sink("lake", rows, sinks.parquet("lake"))
 """
+TABLE = PIPELINE.replace('select("value")', 'withColumn("_key", F.sha1("value")).drop("_headers")').replace(
+    'sinks.parquet("lake")', 'sinks.parquet_table("table")'
+)
+TABLE = "from pyspark.sql import functions as F\n" + TABLE
 
 
 def main(what: str, directory: Path) -> int:
-    file = directory / "numbers.py"
-    file.write_text(PIPELINE)
-    disk = directory / {"lake": "lake", "checkpoint": ".checkpoints"}[what]
+    file = directory / "pipeline.py"
+    file.write_text(TABLE if what == "table" else PIPELINE)
+    disk = directory / {"lake": "lake", "table": "table", "checkpoint": ".checkpoints"}[what]
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)], check=True)
     draw = random.Random(7)
@@ -61,7 +66,8 @@ def main(what: str, directory: Path) -> int:
         if second.wait() != 0:
             print("it did not go on:", second.told())
             return 1
-    if sorted(held(directory / "lake")) != sorted(values):
+    found = held_in_table(disk) if what == "table" else held(directory / "lake")
+    if sorted(found) != sorted(values):
         print("the lake is not what was sent")
         return 1
     return 0
@@ -81,6 +87,16 @@ def held(lake: Path) -> list[bytes]:
     from pyarrow import parquet  # type: ignore[import-untyped]
 
     files = [each["path"].removeprefix("file://") for part in read_log(lake).entries() for each in part]
+    return [value for file in files for value in parquet.read_table(file)["value"].to_pylist()]
+
+
+def held_in_table(table: Path) -> list[bytes]:
+    """The rows of the version that the pointer names, read without Spark."""
+    from pyarrow import parquet
+
+    current = read_current(table)
+    assert current is not None
+    files = (table / current["version"]).glob("*.parquet")
     return [value for file in files for value in parquet.read_table(file)["value"].to_pylist()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections import Counter
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines.agreement import OWNER
 from odradek.apps.pipelines.compaction import WORK, compact, read_log, small_files
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,4 +141,22 @@ def test_a_lake_of_another_checkpoint_is_not_written_to(pipeline: Load, written:
     assert numbers(trial) == expected(1)
     os.rename(tmp_path / "lake", tmp_path / "before")
     trial.run()
+    assert numbers(trial) == expected(2)
+
+
+def test_two_pipelines_do_not_write_one_lake(pipeline: Load, written: Written, tmp_path: Path) -> None:
+    """With as many batches each, their numbers would not tell."""
+    trial = pipeline(written(PIPELINE.format("")))
+    trial.send("numbers", {"n": 0})
+    trial.run(checkpoint=str(tmp_path / "one"))
+    os.rename(tmp_path / "lake", tmp_path / "before")
+    trial.run(checkpoint=str(tmp_path / "two"))
+    trial.send("numbers", {"n": 1})
+    with pytest.raises(Sentence, match="was written under another checkpoint"):
+        trial.run(checkpoint=str(tmp_path / "one"))
+    with (tmp_path / "lake" / OWNER).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Sentence, match=r"sink lake: another pipeline writes .* at the same time"):
+            trial.run(checkpoint=str(tmp_path / "two"))
+    trial.run(checkpoint=str(tmp_path / "two"))
     assert numbers(trial) == expected(2)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
+from odradek.apps.terminal.sentence import Sentence
 
 REPOSITORY = Path(__file__).parents[3]
 UNSHARE = ["unshare", "--mount", "--propagation", "private"]
@@ -19,7 +19,7 @@ UNSHARE = ["unshare", "--mount", "--propagation", "private"]
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("what", ["lake", "checkpoint"])
+@pytest.mark.parametrize("what", ["lake", "table", "checkpoint"])
 def test_a_full_disk(what: str, tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run([*UNSHARE, "true"], capture_output=True).returncode:
         pytest.skip("NOT TESTED: no mount namespace may be made here")

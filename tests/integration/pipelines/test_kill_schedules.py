@@ -17,11 +17,11 @@ import pytest
 from bench.clusters import Cluster, new_cluster
 from tests.integration.pipelines.driver import PATIENCE_S, Driver
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
 from odradek.apps.pipelines.compaction import WORK, read_log
 from odradek.apps.pipelines.java import find_java
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.pipelines.driver import Driver
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
 from odradek.testing import running_node
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ PIPELINE = f"""
     @pipeline.dataset
     def squares(numbers):
         square = F.udf(lambda n: n * n, "bigint")
-        return numbers.select("n", square("n").alias("square"))
+        return numbers.select("n", square("n").alias("square"), "_deleted", "_timestamp", "_partition", "_offset")
 
     pipeline.sink("lake", squares, sinks.parquet("lake"))
+    pipeline.sink("table", squares, sinks.parquet_table("table", key="n"))
     pipeline.sink("out", squares, sinks.topic("squares"))
 """
 
@@ -104,6 +105,7 @@ def test_neither_an_executor_nor_the_driver_is_missed(
     assert 0 < summary["queries"]["sink-lake"]["records_read"] < RECORDS
     assert set(summary["lag"].values()) == {0}
     assert sorted((row["n"], row["square"]) for row in trial.rows("lake")) == [(n, n * n) for n in good]
+    assert sorted((row["n"], row["square"]) for row in trial.rows("table")) == [(n, n * n) for n in good]
     out = [row["n"] for row in trial.rows("out")]
     assert set(out) == set(good), "at least once: none is missing"
     letters = [each.value for each in trial.dead_letters()]

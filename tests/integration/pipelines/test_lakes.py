@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.integration.pipelines.driver import Driver
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
 from odradek.testing import running_node
 
 RECORDS = 600

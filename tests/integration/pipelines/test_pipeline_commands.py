@@ -27,9 +27,15 @@ def test_what_there_is(cli: Cli, project: Path) -> None:
 
 def test_refusals_come_before_spark(cli: Cli, project: Path, tmp_path: Path) -> None:
     assert cli.refused("pipeline", "run", tmp_path / "none.py").startswith("there is no file")
-    assert cli.refused("pipeline", "run", project).startswith("there is no topic words-lines.")
+    missing = "there is no topic words-lines. Source lines reads it: create it with `odradek topic create words-lines`"
+    assert cli.refused("pipeline", "run", project).startswith(missing)
+    assert cli.refused("pipeline", "validate", project).startswith(missing)
     nobody = cli.refused("pipeline", "run", project, "--bootstrap", "127.0.0.1:1")
     assert nobody.startswith("cannot reach the cluster at 127.0.0.1:1")
+    for action in ("run", "validate", "explain", "compact"):
+        assert cli.refused("pipeline", action, project, "--profile", "none").startswith("there is no profile none.")
+        told = cli.refused("pipeline", action, project, "--command-config", tmp_path / "none")
+        assert told.endswith("none: no such file or directory.")
     assert cli.refused("pipeline", "run", project, "--conf", "spark", code=2) == "--conf takes KEY=VALUE, not 'spark'."
     assert "say --yes" in cli.refused("pipeline", "reset", project, code=2)
     assert cli.refused("pipeline", "replay-dead-letters", project).startswith("there is no topic words.dead-letters.")

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
-from odradek.apps.clients import connect
 from odradek.apps.pipelines import command
 from odradek.apps.pipelines.dead_letters import replay
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.progress import MetricsServer, exposition
 from odradek.apps.pipelines.runner import Wishes, run
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
+from odradek.clients import connect
 
 Load = Callable[[Path], Trial]
 Written = Callable[..., Path]
@@ -126,7 +126,7 @@ def test_what_cannot_work_is_refused_in_a_sentence(pipeline: Load, written: Writ
 
     with pytest.raises(Sentence, match="holds other things already"):
         trial.run(checkpoint=str(tmp_path))
-    failing = NUMBERS.replace('F.col("n") * 2', 'F.udf(lambda n: 1 // (n - 10), "int")("n")')
+    failing = NUMBERS.replace('F.col("n") * 2', 'F.udf(lambda n: 1 // (n - 10), "bigint")("n")')
     trial.send("numbers", {"n": 10}, partition=0)
     told = refusal(failing)
     assert "ZeroDivisionError" in told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.testing import assertDataFrameEqual
 
 from odradek.apps.pipelines import schemas, sinks
-from odradek.apps.pipelines.sinks import TableWriter
+from odradek.apps.pipelines.tables import TableWriter
 from odradek.apps.pipelines.transforms.latest import latest_per_key
 from odradek.apps.pipelines.transforms.skew import SALT, salted, skew_report
 
@@ -79,6 +79,111 @@ def test_json(spark: SparkSession) -> None:
     assert reasons(records(spark, None), schema, tombstones="keep") == [None]
 
 
+def test_json_that_columns_cannot_hold(spark: SparkSession) -> None:
+    fields = (
+        "id string, d decimal(10,2), at timestamp, local timestamp_ntz, b tinyint, n int, x double, f float, "
+        "more array<struct<d: decimal(4,1), at: timestamp>>, prices map<string, decimal(5,2)>, "
+        "inner struct<at: timestamp>"
+    )
+    fine = [
+        b'{"id": "a"}',
+        b' {"id": "a", "d": 1.5, "b": -128, "x": 0.1, "at": null}\n',
+        b'{"d": "1.00", "at": "2026-11-15T12:00:00.123456Z", "local": "2026-11-15 12:00:00.1234560"}',
+        b'{"d": 1.50000, "more": [{"d": 1.2, "at": "2026-11-15"}, null], "prices": {"a": 1e1, "b": 2}}',
+        b'{"x": "Infinity", "f": 3e38, "b": 127, "n": -2147483648, "d": -99999999.99}',
+        b'{"id": "}]", "inner": {"at": "2026-11-15T12:00:00+02:00"}}',
+    ]
+    wrong = {
+        b'{"id": "a"}{"id": "b"}': "there is more behind the JSON object",
+        b'{"id": "a"}garbage': "there is more behind the JSON object",
+        b'{"id": "a"},{"id": "b"}': "there is more behind the JSON object",
+        b'{"id": "a"}]': "there is more behind the JSON object",
+        b'{"id": "a"},{"_end": "1"}]': "there is more behind the JSON object",
+        b'{"d": 1.005}': "the field d does not fit decimal(10,2)",
+        b'{"d": "1.005"}': "the field d does not fit decimal(10,2)",
+        b'{"d": 1e-3}': "the field d does not fit decimal(10,2)",
+        b'{"d": 123456789012}': "the field d is no decimal(10,2)",
+        b'{"at": 1763208000}': "the field at is a number where a timestamp is declared",
+        b'{"at": "2026-11-15T12:00:00.123456789Z"}': "the field at is more precise than microseconds",
+        b'{"local": "2026-11-15T12:00:00.1234567"}': "the field local is more precise than microseconds",
+        b'{"b": 200}': "the field b does not fit tinyint",
+        b'{"n": 3000000000}': "the field n is no int",
+        b'{"x": 1e400}': "the field x does not fit double",
+        b'{"f": 1e39}': "the field f does not fit float",
+        b'{"more": [{"d": 1.2}, {"d": 1.25}]}': "the field more.d does not fit decimal(4,1)",
+        b'{"more": [{"at": 5}]}': "the field more.at is a number where a timestamp is declared",
+        b'{"prices": {"a": 1, "b": 0.001}}': "the field prices does not fit decimal(5,2)",
+        b'{"inner": {"at": 1.5}}': "the value is not a JSON object of the declared schema",
+    }
+    values = [*fine, *wrong]
+    assert dict(zip(values, reasons(records(spark, *values), schemas.json(fields)), strict=True)) == {
+        **dict.fromkeys(fine), **wrong
+    }  # fmt: skip
+    nothing_doubtful = [b'{"id": "a"}\r\n', b'{"id": {"x": "}"}}', b'{"id": "a"}}', b'{"id": {}}{', b'{"id": "}"}x']
+    more = "there is more behind the JSON object"
+    assert reasons(records(spark, *nothing_doubtful), schemas.json("id string")) == [None, None, more, more, more]
+    loss = [b'{"id": "a"}garbage', b'{"d": 1.005}', b'{"at": 1763208000}', b'{"b": 200}', b'{"x": 1e400}']
+    assert reasons(records(spark, *loss), schemas.json(fields, lossy=True)) == [None] * len(loss)
+
+
+def test_no_number_is_changed_on_the_way(spark: SparkSession) -> None:
+    """Numbers as JSON can write them, against Python's exact ones: what is good is what was written."""
+    import random
+    from decimal import Decimal
+
+    drawn = random.Random(7)
+
+    def number() -> str:
+        whole = "".join(drawn.choices("0123456789", k=drawn.randint(1, 6))).lstrip("0") or "0"
+        text = drawn.choice(["", "-"]) + whole
+        if drawn.random() < 0.6:
+            text += "." + "".join(drawn.choices("0059", k=drawn.randint(1, 5)))
+        if drawn.random() < 0.2:
+            text += drawn.choice(["e", "E", "e+", "e-"]) + str(drawn.randint(0, 4))
+        return text
+
+    def fits(value: Decimal, digits: int) -> bool:
+        return value == round(value, digits) and abs(value) < 10_000
+
+    texts = [number() for _ in range(3000)]
+    values = [f'{{"d": {text}, "b": 1}}'.encode() for text in texts]
+    values += [f'{{"b": {text}}}'.encode() for text in texts]
+    schema = schemas.json("d decimal(6,2), b tinyint")
+    held = schemas.parsed(records(spark, *values), schema, key=schemas.text(), key_required=False, tombstones="keep")
+    rows = held.orderBy("_offset").select("d", "b", "_reason").collect()
+    for text, row in zip(texts, rows[:3000], strict=True):
+        if fits(Decimal(text), 2):
+            assert (row._reason, row.d) == (None, Decimal(text)), text
+        else:
+            assert row._reason, text
+    for text, row in zip(texts, rows[3000:], strict=True):
+        if text.lstrip("-").isdecimal() and -128 <= int(text) <= 127:
+            assert (row._reason, row.b) == (None, int(text)), text
+        else:
+            assert row._reason, text
+
+
+def test_numbers_that_are_moments(spark: SparkSession) -> None:
+    def read(epoch: str, *values: bytes) -> list[object]:
+        schema = schemas.json("at timestamp, all array<timestamp>", epoch=epoch)
+        frame = records(spark, *values)
+        held = schemas.parsed(frame, schema, key=schemas.text(), key_required=False, tombstones="keep")
+        told = held.selectExpr("coalesce(_reason, concat_ws(' ', at, all))").collect()
+        return [row[0].removeprefix("the field at ") for row in told]
+
+    assert read(
+        "ms", b'{"at": 1763208000123}', b'{"at": "2026-11-15T12:00:00Z"}', b'{"all": [0, 1.5]}', b'{"at": 1e300}'
+    ) == ["2025-11-15 12:00:00.123", "2026-11-15 12:00:00", "1970-01-01 00:00:00 1970-01-01 00:00:00.0015",
+          "is no timestamp"]  # fmt: skip
+    assert read("ns", b'{"at": 1763208000123456000}', b'{"at": 1763208000123456789}') == [
+        "2025-11-15 12:00:00.123456", "is more precise than microseconds"
+    ]  # fmt: skip
+    assert read("s", b'{"at": -1.000001}', b'{"at": 1.0000001}', b'{"at": "soon"}', b'{"at": {}}') == [
+        "1969-12-31 23:59:58.999999", "is more precise than microseconds", "is no timestamp", "is no timestamp"
+    ]  # fmt: skip
+    assert read("us", b'{"at": 253402300800000000}') == ["is no timestamp"]
+
+
 def test_keys_and_text(spark: SparkSession) -> None:
     assert reasons(records(spark, b"x", key=None), schemas.raw(), key_required=True) == ["the key is null"]
     assert reasons(records(spark, b"x", key=b"\xff"), schemas.raw()) == ["the key is not UTF-8"]
@@ -95,9 +200,10 @@ def test_avro_there_and_back(spark: SparkSession) -> None:
     frame = records(spark, *plain, b"\x08ab")
     held = schemas.parsed(frame, schemas.avro(AVRO), key=schemas.text(), key_required=False, tombstones="keep")
     assertDataFrameEqual(schemas.good(held).select("id", "total"), rows)
-    assert reasons(frame, schemas.avro(AVRO))[2] == "the value is not Avro of the declared schema, or all of it is null"
+    assert reasons(frame, schemas.avro(AVRO))[2] == "the value is not Avro of the declared schema"
+    assert reasons(records(spark, plain[0] + b"?"), schemas.avro(AVRO)) == ["there is more behind the Avro record"]
 
-    prefixed = schemas.avro(AVRO, required=["total"], registry_prefix=True)
+    prefixed = schemas.avro(AVRO, required=["total"], ids={7: AVRO})
     with_registry = records(spark, *(b"\0\0\0\0\7" + value for value in plain), plain[0])
     assert reasons(with_registry, prefixed) == [
         None,

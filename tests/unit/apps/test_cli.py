@@ -12,9 +12,10 @@ import pytest
 from odradek import __version__
 from odradek.apps.cli.logs import KafkaLayout
 from odradek.apps.cli.main import main
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.settings import environment_keys, gather
+from odradek.apps.terminal.sentence import Sentence
 from odradek.ids import parse_uuid
+from odradek.protocol.records.native import in_use
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
@@ -187,7 +188,11 @@ class TestStorage:
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert capsys.readouterr().out == f"odradek {__version__} (a Kafka 4.3 node)\n"
+    said = capsys.readouterr().out
+    assert said == f"odradek {__version__} (a Kafka 4.3 node; {in_use()})\n"
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == said
 
 
 def test_log_lines_have_kafkas_layout() -> None:
@@ -208,8 +213,8 @@ def imported(*arguments: str) -> list[str]:
 
 def test_help_imports_next_to_nothing() -> None:
     """`odradek --help` must answer at once, so no command's own imports may be paid for."""
-    modules = ["odradek", "odradek.apps", "odradek.apps.cli", "odradek.apps.cli.sentence", "odradek.apps.cli.main"]
-    modules.append("odradek.apps.cli.parser")
+    modules = ["odradek", "odradek.apps", "odradek.apps.cli", "odradek.apps.terminal", "odradek.apps.terminal.sentence"]
+    modules += ["odradek.apps.cli.main", "odradek.apps.terminal.parser"]
     dear = ("odradek", "asyncio", "logging", "dataclasses")
     assert [name for name in imported("--help") if name.startswith(dear)] == modules
 

@@ -11,11 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.apps.cli import progress, yaml
+from odradek.apps.cli import progress
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import cell, emit, emit_one_of_many, fields, harmless, plural, size_text, table, time_text
-from odradek.apps.cli.session import failure_text
 from odradek.apps.cli.topic_description import skew
+from odradek.apps.terminal import yaml
+from odradek.apps.terminal.output import (
+    cell,
+    emit,
+    emit_one_of_many,
+    fields,
+    harmless,
+    plural,
+    size_text,
+    table,
+    time_text,
+)
+from odradek.apps.terminal.session import failure_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 

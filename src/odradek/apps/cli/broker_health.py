@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from odradek.apps.cli.session import LISTING_PATIENCE_MS
+from odradek.apps.terminal.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.errors import ClientError

@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from odradek.apps.cli.cluster_health import health
-from odradek.apps.cli.options import Actions, add_actions, add_format_option, add_remote_action, positive, seconds
-from odradek.apps.cli.output import emit, fields, table
+from odradek.apps.terminal.options import Actions, add_actions, add_format_option, add_remote_action, positive, seconds
+from odradek.apps.terminal.output import emit, fields, table
 from odradek.client.admin import Admin
 
 LOCAL_DIRECTORY = "odradek-cluster"

@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from odradek.apps.cli.broker_health import unexpected_failures
-from odradek.apps.cli.output import emit, emit_one_of_many, fields
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
-from odradek.apps.cli.session import LISTING_PATIENCE_MS
+from odradek.apps.terminal.output import emit, emit_one_of_many, fields
+from odradek.apps.terminal.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.cluster import PartitionInfo
 from odradek.client.errors import ClientError, may_pass

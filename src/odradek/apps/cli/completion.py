@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from odradek.apps.cli.main import COMMANDS, parser_for
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 SHELLS = ("bash", "zsh", "fish")
 _HERE = "odradek.apps.cli.completion"
@@ -145,7 +145,7 @@ def _values(action: argparse.Action, words: Sequence[str]) -> list[str]:
     if wanted is None and action.dest == "name":
         wanted = next((_NAMES[word] for word in words if word in _NAMES), None)
     if wanted == _PROFILES:
-        from odradek.apps.cli.profiles import Profiles
+        from odradek.apps.terminal.profiles import Profiles
 
         return Profiles(os.environ).names()
     return _ask(wanted, words) if wanted is not None else []
@@ -155,7 +155,7 @@ def _ask(wanted: str, words: Sequence[str]) -> list[str]:
     """Names of topics or groups from the cluster that the words lead to."""
     import asyncio
 
-    from odradek.apps.cli.session import Session, gather_settings, one_sentence
+    from odradek.apps.terminal.session import Session, gather_settings, one_sentence
 
     async def ask() -> list[str]:
         settings = gather_settings(_connection(words), os.environ)

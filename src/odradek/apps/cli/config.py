@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from odradek.apps.cli.options import add_actions, add_many, add_remote_action, pairs
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import emit, table
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import unknown_topic
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, pairs
+from odradek.apps.terminal.output import emit, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 from odradek.configdef import did_you_mean

@@ -7,7 +7,10 @@ import sys
 import time
 from contextlib import suppress
 
-from odradek.apps.cli.options import (
+from odradek.apps.cli.progress import Progress
+from odradek.apps.cli.record_text import record_data, record_lines
+from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.options import (
     WITH_SESSION,
     add_connection_options,
     add_format_option,
@@ -16,12 +19,9 @@ from odradek.apps.cli.options import (
     positive,
     seconds,
 )
-from odradek.apps.cli.output import emit_one_of_many, plural
-from odradek.apps.cli.progress import Progress
-from odradek.apps.cli.record_text import record_data, record_lines
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, reach
-from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.output import emit_one_of_many, json_line, plural
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, reach
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer, ConsumerRecord
 from odradek.client.errors import ClientError
@@ -141,9 +141,8 @@ class _Reading:
             while total is None or self._shown < total:
                 most = None if total is None else total - self._shown
                 records = await self._consumer.poll(POLL_MS, max_records=most)
-                for record in records:
-                    self._show(record)
                 if records:
+                    self._show(records)
                     sys.stdout.flush()
                     self._written |= {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
                     progress.advance(len(records))
@@ -181,11 +180,21 @@ class _Reading:
                 self._written = offsets | self._written
                 raise
 
-    def _show(self, record: ConsumerRecord) -> None:
-        self._shown += 1
-        held = Record(record.key, record.value, record.headers, record.timestamp, record.offset)
-        lines = record_lines(record.partition, held) if self._options.format == "table" else ()
-        emit_one_of_many(self._options, record_data(record.topic, record.partition, held), lines)
+    def _show(self, records: list[ConsumerRecord]) -> None:
+        self._shown += len(records)
+        lines: list[str] = []
+        for each in records:
+            held = Record(each.key, each.value, each.headers, each.timestamp, each.offset)
+            if self._options.format == "table":
+                lines += record_lines(each.partition, held)
+            elif self._options.format == "json":
+                lines.append(json_line(record_data(each.topic, each.partition, held)))
+            else:
+                emit_one_of_many(self._options, record_data(each.topic, each.partition, held), ())
+        # Line by line: of one large piece a part may be lost without an error when the reader goes away.
+        write = sys.stdout.write
+        for line in lines:
+            write(line + "\n")
 
     async def _is_at_end(self) -> bool:
         """Whether everything has been read that was there when the partitions were first seen."""

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from typing import Any
 
 from odradek.apps.cli.group_reset import declare_reset
-from odradek.apps.cli.options import add_actions, add_many, add_remote_action, topic_partitions
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import complain, emit, fields, table
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import LISTING_PATIENCE_MS
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, topic_partitions
+from odradek.apps.terminal.output import complain, emit, fields, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.admin.groups import GroupDescription, MemberDescription
 from odradek.client.cluster import TopicPartition

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from odradek.apps.cli.options import Actions, add_remote_action, datetime_ms, natural, topic_partitions
-from odradek.apps.cli.output import complain, emit, plural, table
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import failure_text
 from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.options import Actions, add_remote_action, datetime_ms, natural, topic_partitions
+from odradek.apps.terminal.output import complain, emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import failure_text
 from odradek.client.admin import Admin
 from odradek.client.admin.groups import GroupDescription
 from odradek.client.cluster import TopicPartition

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import add_actions, add_many, add_remote_action, topic_partitions
-from odradek.apps.cli.output import complain, emit, plural, table
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import failure_text
 from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, topic_partitions
+from odradek.apps.terminal.output import complain, emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import failure_text
 from odradek.client.admin import Admin
 from odradek.client.admin.topics import Election
 from odradek.client.cluster import TopicPartition

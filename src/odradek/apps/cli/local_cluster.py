@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from odradek.apps.cli.options import pairs
-from odradek.apps.cli.output import emit, table
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.options import pairs
+from odradek.apps.terminal.output import emit, table
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import ConfigError
 from odradek.testing.local import CONTROLLER_PORT_DISTANCE, DetachedNode, LocalCluster, NoSuchCluster
 from odradek.testing.process import NodeFailed

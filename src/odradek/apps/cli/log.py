@@ -9,10 +9,10 @@ from typing import Any
 
 from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_entries, size_of
 from odradek.apps.cli.log_verify import verify
-from odradek.apps.cli.options import add_actions, add_format_option, natural
-from odradek.apps.cli.output import emit, emit_one_of_many, size_text, table, time_text
 from odradek.apps.cli.record_text import record_data, record_lines
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.options import add_actions, add_format_option, natural
+from odradek.apps.terminal.output import emit, emit_one_of_many, size_text, table, time_text
+from odradek.apps.terminal.sentence import Sentence
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import TIMESTAMP_TYPE_BIT, BatchHeader, crc_matches, decode_records
 from odradek.storage import offset_index, time_index, txn_index

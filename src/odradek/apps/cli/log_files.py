@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, read_header
 from odradek.storage.file_names import LOG_SUFFIX, offset_of

@@ -9,10 +9,11 @@ from bisect import bisect_left
 from typing import Any
 
 from odradek.apps.cli.log_files import base_offsets, partition_directories, read_batches, read_entries, size_of
-from odradek.apps.cli.output import complain, emit, table
 from odradek.apps.cli.progress import Progress
+from odradek.apps.terminal.output import complain, emit, table
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.batch import MAGIC, BatchHeader, crc_matches, decode_records
+from odradek.protocol.records.check import verify_records
 from odradek.storage import offset_index, time_index
 from odradek.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name
 
@@ -85,14 +86,23 @@ class _Segment:
                 LOG_SUFFIX, f"{where} begins at offset {header.base_offset}, and {self.end_offset} was the next"
             )
         try:
-            offsets = [record.offset for record in decode_records(batch)]
+            if header.last_offset_delta + 1 == header.records_count:
+                verify_records(memoryview(batch), header)
+                count = header.records_count
+            else:
+                count = self._checked_by_offset(where, header, batch)
         except KafkaError as wrong:
-            self._wrong(LOG_SUFFIX, f"{where}: {wrong.message}")
+            self._wrong(LOG_SUFFIX, f"{where} (offset {header.base_offset}) cannot be read: {wrong.message}")
             return
+        self.records += count
+        self.end_offset = max(self.end_offset, header.last_offset + 1)
+
+    def _checked_by_offset(self, where: str, header: BatchHeader, batch: bytes) -> int:
+        """How many records compaction has left."""
+        offsets = [record.offset for record in decode_records(batch)]
         if offsets != sorted(set(offsets)) or (offsets and offsets[-1] > header.last_offset):
             self._wrong(LOG_SUFFIX, f"{where} has records whose offsets are out of order")
-        self.records += len(offsets)
-        self.end_offset = max(self.end_offset, header.last_offset + 1)
+        return len(offsets)
 
     def _check_offset_index(self) -> None:
         """Every entry must lead to the start of a batch that ends at the entry's offset."""

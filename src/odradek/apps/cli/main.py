@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from odradek import __version__
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 BEGAN = time.monotonic()
 """When the command began, near enough: the ready line of `odradek start` counts from here."""
 
-VERSION = f"odradek {__version__} (a Kafka 4.3 node)"
 INTERRUPTED = 130
 """What a shell expects of a command that Ctrl-C ended."""
 
@@ -41,7 +40,7 @@ COMMANDS = {
     "leader": ("let partitions have other leaders", "odradek.apps.cli.leader:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
-    "pipeline": ("run data pipelines on Spark", "odradek.apps.cli.pipeline:declare"),
+    "pipeline": ("run data pipelines on Spark", "odradek.apps.pipelines.options:declare"),
     "profile": ("keep addresses and settings of clusters under names", "odradek.apps.cli.profile:declare"),
     "completion": (
         "print a script that lets a shell complete commands and names",
@@ -77,10 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser that knows all commands by name, and what the one that is named takes: the others cost nothing."""
-    from odradek.apps.cli.parser import Parser
+    from odradek.apps.terminal.parser import Parser
 
     parser = Parser(prog="odradek", description="Kafka in Python: one process, no JVM, every Kafka client.")
-    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--version", action="version", version=version_line() if "--version" in words else "")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = next((word for word in words if not word.startswith("-")), None)
     for name, (help_line, declaration) in COMMANDS.items():
@@ -115,8 +114,15 @@ def declare_version(parser: argparse.ArgumentParser) -> None:
 
 
 def show_version(_options: argparse.Namespace) -> int:
-    print(VERSION)
+    print(version_line())
     return 0
+
+
+def version_line() -> str:
+    """With what is asked of whoever says that something is slow."""
+    from odradek.protocol.records.native import in_use
+
+    return f"odradek {__version__} (a Kafka 4.3 node; {in_use()})"
 
 
 def _ignore_further_interrupts() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import Actions
+from odradek.apps.terminal.options import Actions
 
 
 def declare_start(start: argparse.ArgumentParser) -> None:

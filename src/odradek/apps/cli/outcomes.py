@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from odradek.apps.cli.output import complain, emit
-from odradek.apps.cli.session import failure_text
+from odradek.apps.terminal.output import complain, emit
+from odradek.apps.terminal.session import failure_text
 from odradek.protocol.errors import KafkaError
 
 

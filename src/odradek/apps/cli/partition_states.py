@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from odradek.apps.cli.output import complain
-from odradek.apps.cli.session import LISTING_PATIENCE_MS
+from odradek.apps.terminal.output import complain
+from odradek.apps.terminal.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.admin.reassignment import Reassignment

@@ -9,12 +9,19 @@ import time
 from typing import Any
 
 from odradek.apps.cli.lines import STDIN, read_lines, total_bytes
-from odradek.apps.cli.options import WITH_SESSION, add_connection_options, add_format_option, add_many, natural, pairs
-from odradek.apps.cli.output import emit, plural, table
 from odradek.apps.cli.progress import Progress
 from odradek.apps.cli.record_text import GivenRecord, parse_record
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, reach, unknown_topic
+from odradek.apps.terminal.options import (
+    WITH_SESSION,
+    add_connection_options,
+    add_format_option,
+    add_many,
+    natural,
+    pairs,
+)
+from odradek.apps.terminal.output import emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, reach, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.producer import Producer, RecordMetadata
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 
-from odradek.apps.cli.options import Actions, add_actions, add_format_option, pairs
-from odradek.apps.cli.output import emit, table
-from odradek.apps.cli.profiles import BOOTSTRAP, Profiles
-from odradek.apps.cli.properties import read_file
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.options import Actions, add_actions, add_format_option, pairs
+from odradek.apps.terminal.output import emit, table
+from odradek.apps.terminal.profiles import BOOTSTRAP, Profiles
+from odradek.apps.terminal.properties import read_file
+from odradek.apps.terminal.sentence import Sentence
 
 _HERE = "odradek.apps.cli.profile"
 
@@ -45,7 +45,7 @@ def list_profile(options: argparse.Namespace) -> int:
 
 
 def add_profile(options: argparse.Namespace) -> int:
-    from odradek.apps.cli.session import of_kind, one_sentence
+    from odradek.apps.terminal.session import of_kind, one_sentence
     from odradek.client.settings import ADMIN_TABLE, Settings, parse_address
 
     profiles = Profiles(os.environ)

@@ -6,7 +6,7 @@ import sys
 import time
 from types import TracebackType
 
-from odradek.apps.cli.output import plural, size_text
+from odradek.apps.terminal.output import plural, size_text
 
 BAR_COLUMNS = 24
 REDRAW_S = 0.1

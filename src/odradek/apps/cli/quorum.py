@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from odradek.apps.cli.options import add_actions, add_remote_action
-from odradek.apps.cli.output import emit, fields, table
+from odradek.apps.terminal.options import add_actions, add_remote_action
+from odradek.apps.terminal.output import emit, fields, table
 from odradek.client.admin import Admin
 from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.messages.describe_quorum import DescribeQuorumResponse, PartitionData, ReplicaState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import add_actions, add_many, add_remote_action, pairs
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import emit, table
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, pairs
+from odradek.apps.terminal.output import emit, table
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.admin import Admin
 from odradek.configdef import did_you_mean
 from odradek.protocol.messages.describe_client_quotas import ComponentData

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odradek.apps.cli.options import add_actions, add_many, add_remote_action, natural, positive, seconds
 from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import complain, emit, plural, table
 from odradek.apps.cli.reassign_plan import Plan, Racks, Throttled, parse_plan, plan_data, spread, throttled
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import failure_text
 from odradek.apps.cli.topic_description import known_topics
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, natural, positive, seconds
+from odradek.apps.terminal.output import complain, emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import failure_text
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 from odradek.client.admin.reassignment import Reassignment

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.admin.reassignment import Reassignment
 from odradek.client.cluster import TopicPartition
 from odradek.values import value

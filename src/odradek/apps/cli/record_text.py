@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.apps.cli.output import harmless, time_text
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.output import harmless, time_text
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import did_you_mean
 from odradek.protocol.records.record import Header, Record
 from odradek.values import value
@@ -34,14 +34,13 @@ def bytes_data(content: bytes | None) -> object:
 
 def record_data(topic: str | None, partition: int | None, record: Record) -> dict[str, Any]:
     """A record for JSON; topic and partition are left out where nobody knows them."""
-    where = {"topic": topic, "partition": partition} if topic is not None else {}
-    return where | {
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": bytes_data(record.key),
-        "value": bytes_data(record.value),
-        "headers": [{"name": name, "value": bytes_data(held)} for name, held in record.headers],
-    }
+    data: dict[str, Any] = {"topic": topic, "partition": partition} if topic is not None else {}
+    data["offset"] = record.offset
+    data["timestamp"] = record.timestamp
+    data["key"] = bytes_data(record.key)
+    data["value"] = bytes_data(record.value)
+    data["headers"] = [{"name": name, "value": bytes_data(held)} for name, held in record.headers]
+    return data
 
 
 def record_lines(partition: int | None, record: Record) -> list[str]:

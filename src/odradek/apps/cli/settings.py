@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 
-from odradek.apps.cli.properties import read_file
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.properties import read_file
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import ConfigError
 from odradek.server.configs.node_config import NodeConfig, load
 from odradek.values import value

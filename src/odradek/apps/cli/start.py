@@ -18,8 +18,8 @@ from odradek import __version__
 from odradek.adapters.world import real_world
 from odradek.apps.cli.logs import log_to_stdout
 from odradek.apps.cli.main import BEGAN
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.settings import gather
+from odradek.apps.terminal.sentence import Sentence
 from odradek.metadata.bootstrap import FormatError
 from odradek.ports import AlreadyLocked
 from odradek.server.configs.node_config import NodeConfig

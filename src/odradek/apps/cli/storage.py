@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from odradek.adapters.clock import SystemClock
 from odradek.adapters.disk import RealDisk
 from odradek.adapters.entropy import SystemEntropy
-from odradek.apps.cli.properties import read_file
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.cli.settings import Sources
+from odradek.apps.terminal.properties import read_file
+from odradek.apps.terminal.sentence import Sentence
 from odradek.ids import uuid_text
 from odradek.metadata.bootstrap import META_PROPERTIES_FILE, FormatError, MetaProperties
 from odradek.metadata.raft.voters import BadVoters, Voter, parse_initial_controllers

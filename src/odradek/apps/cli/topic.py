@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from odradek.apps.cli.options import (
+from odradek.apps.cli.outcomes import report
+from odradek.apps.cli.topic_description import LACKS, describe_topics, known_topics
+from odradek.apps.terminal.options import (
     add_actions,
     add_many,
     add_remote_action,
@@ -14,11 +16,9 @@ from odradek.apps.cli.options import (
     pairs,
     positive,
 )
-from odradek.apps.cli.outcomes import report
-from odradek.apps.cli.output import emit, plural, table
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import failure_text, unknown_topic
-from odradek.apps.cli.topic_description import LACKS, describe_topics, known_topics
+from odradek.apps.terminal.output import emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import failure_text, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.topics import BROKERS_CHOICE, NewTopic
 from odradek.client.cluster import TopicPartition

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.apps.cli.output import complain, emit, fields, plural, size_text, table
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
-from odradek.apps.cli.session import LISTING_PATIENCE_MS, unknown_topic
+from odradek.apps.terminal.output import complain, emit, fields, plural, size_text, table
+from odradek.apps.terminal.session import LISTING_PATIENCE_MS, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
 from odradek.client.cluster import TopicInfo, TopicPartition

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, one_sentence, reach, unknown_topic
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import ToTopic
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, one_sentence, reach
 from odradek.client.admin import Admin
-from odradek.client.cluster import TopicPartition
+from odradek.client.admin.base import Outcomes
+from odradek.client.admin.cluster import ConfigResource, ResourceType
+from odradek.client.admin.topics import NewTopic
+from odradek.client.cluster import TopicInfo, TopicPartition
 from odradek.client.errors import ClientError
-from odradek.client.leaders import EARLIEST, LATEST
+from odradek.client.leaders import EARLIEST, LATEST, Answers, FoundOffset
 from odradek.client.offsets import CommittedOffset
+from odradek.configdef import did_you_mean
+from odradek.ids import ZERO_UUID, uuid_text
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
+MAX_MESSAGE_BYTES = "max.message.bytes"
 SETTLING_S = 20.0
 """How long partitions of a new topic may take to get leaders."""
+
+COMMIT_S = 5.0
+"""How long a run, which has other things to do, waits until offsets are committed; it tries again later."""
+
+Spans = tuple[dict[TopicPartition, int], dict[TopicPartition, int]]
+"""Where partitions begin and where they end."""
 
 
 class Brokers:
@@ -45,12 +58,26 @@ class Brokers:
         """Topics to read exist, topics to write do now; or a Sentence."""
         self._ask(lambda admin: _prepare(admin, pipeline, needs_dead_letters=needs_dead_letters))
 
-    def ends(self, topics: set[str]) -> dict[TopicPartition, int]:
-        """The ends of all their partitions."""
-        return self._ask(lambda admin: _offsets(admin, topics, LATEST))
+    def spans(self, topics: Collection[str], *, read_committed: bool = False) -> Spans:
+        """Where their partitions begin and end, asked for together."""
+        return self._ask(lambda admin: offsets_of(admin, topics, read_committed=read_committed))
 
-    def beginnings(self, topics: set[str]) -> dict[TopicPartition, int]:
-        return self._ask(lambda admin: _offsets(admin, topics, EARLIEST))
+    def names(self, streams: Iterable[Topic]) -> set[str]:
+        """The topics that these streams read, patterns included."""
+        streams = list(streams)
+        named = {name for each in streams for name in each.topics}
+        if not any(each.pattern for each in streams):
+            return named
+        existing = self._ask(lambda admin: admin.list_topics())
+        return named | {topic.name for topic in existing for each in streams if each.reads(topic.name)}
+
+    def topic_ids(self, names: set[str], patterns: set[str]) -> dict[str, str]:
+        """The ids of these topics and of those that match, as far as there are any; empty where brokers tell none."""
+        return self._ask(lambda admin: topic_ids_of(admin, names, patterns))
+
+    def largest_batch(self, topic: str) -> int | None:
+        """How large a batch of a topic may be (max.message.bytes); None where brokers do not tell."""
+        return self._ask(lambda admin: _largest_batch(admin, topic))
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         self._ask(lambda admin: _create(admin, name, partitions, dict(configs or {})))
@@ -59,8 +86,15 @@ class Brokers:
         """Commit for the group; what kept it from working, or nothing. A run does not end for it: Spark's checkpoint
         decides where a pipeline goes on, the group is for those who watch."""
         wanted = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+
+        async def committed() -> Outcomes[TopicPartition]:
+            async with asyncio.timeout(COMMIT_S):
+                return await self._admin.alter_group_offsets(group, wanted)
+
         try:
-            outcomes = self._runner.run(self._admin.alter_group_offsets(group, wanted))
+            outcomes = self._runner.run(committed())
+        except TimeoutError:
+            return f"no broker has done it within {COMMIT_S:g} s"
         except (KafkaError, ClientError) as failure:
             return str(failure) or type(failure).__name__
         refused = [failure for failure in outcomes.values() if failure is not None]
@@ -93,11 +127,23 @@ def lost(
             texts.append(f"{partition} is not there any more")
         elif offset < begin:
             texts.append(f"{partition} begins at {begin} now, and offsets {offset} to {begin - 1} were not read")
-        elif offset > end:
-            texts.append(
-                f"{partition} ends at {end} now, but was read up to {offset}: it is another topic of this name"
-            )
     return texts
+
+
+def lost_by_query(
+    read_up_to: Mapping[str, Mapping[TopicPartition, int]],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> list[str]:
+    """The same for several queries, which are named where only some of them have lost it: a sink that was taken out of
+    the file and comes back is as far as it was."""
+    found: dict[str, list[str]] = {}
+    for query, offsets in read_up_to.items():
+        for text in lost(offsets, begins, ends):
+            found.setdefault(text, []).append(query)
+    return [
+        text if len(queries) == len(read_up_to) else f"{', '.join(queries)}: {text}" for text, queries in found.items()
+    ]
 
 
 async def _made(session: Session) -> Admin:
@@ -106,23 +152,29 @@ async def _made(session: Session) -> Admin:
 
 async def _prepare(admin: Admin, pipeline: Pipeline, *, needs_dead_letters: bool) -> None:
     existing = {topic.name: len(topic.partitions) for topic in await admin.list_topics()}
-    for source in pipeline.sources.values():
+    for source_name, source in pipeline.sources.items():
         stream = source if isinstance(source, Topic) else source.stream
         if stream.pattern and not any(map(stream.reads, existing)):
-            raise Sentence(f"no topic matches {stream.pattern}; `odradek topic list` shows those there are.")
+            raise Sentence(
+                f"source {source_name}: no topic matches {stream.pattern}; `odradek topic list` shows those there are."
+            )
         for name in stream.topics:
             if name not in existing:
-                raise await unknown_topic(admin, name)
+                raise Sentence(
+                    f"there is no topic {name}.{did_you_mean(name, list(existing))} Source {source_name} reads it: "
+                    f"create it with `odradek topic create {name}`, or change the source."
+                )
     wanted = {
         each.sink.name: each.sink.partitions for each in pipeline.outputs.values() if isinstance(each.sink, ToTopic)
     }
     if needs_dead_letters:
         wanted.setdefault(pipeline.dead_letters, -1)
-    for name, partitions in wanted.items():
-        if name in existing:
-            await _settled(admin, name)  # Somebody may have made it a moment ago.
-        else:
-            await _create(admin, name, partitions, {})
+    missing = [NewTopic(name, partitions) for name, partitions in wanted.items() if name not in existing]
+    if missing:
+        for failure in (await admin.create_topics(missing)).values():
+            if failure is not None and failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise failure
+    await _settled(admin, wanted)  # All of them: somebody may have made one a moment ago.
 
 
 async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, str]) -> None:
@@ -132,35 +184,75 @@ async def _create(admin: Admin, name: str, partitions: int, configs: dict[str, s
     except KafkaError as failure:
         if failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    await _settled(admin, name)
+    await _settled(admin, [name])
 
 
-async def _settled(admin: Admin, name: str) -> None:
-    """Wait until every partition of a topic answers at its leader.
+async def _settled(admin: Admin, names: Collection[str]) -> None:
+    """Wait until every partition of these topics answers at its leader; they are asked together.
 
     A producer that comes earlier may lose records. Its first batch is refused, because the leader does not know the
     partition yet; the second, a moment later and on its way already, is taken, as a producer that is not known
     may begin with any sequence; and then the first is out of order for ever (KAFKA-15591, in Apache Kafka before 4.5).
     """
     deadline = asyncio.get_running_loop().time() + SETTLING_S
-    while True:
-        described = (await admin.describe_topics([name]))[name]
-        if not isinstance(described, KafkaError):
-            asked = {TopicPartition(name, each.partition): LATEST for each in described.partitions}
-            if asked and not any(isinstance(each, KafkaError) for each in (await admin.list_offsets(asked)).values()):
-                return
-        if asyncio.get_running_loop().time() > deadline:
-            raise Sentence(f"not every partition of topic {name} has a leader that answers: look at the brokers.")
-        await asyncio.sleep(0.05)
+    waiting = sorted(names)
+    while waiting:
+        described = await admin.describe_topics(waiting)
+        asked = _partitions(described)
+        answers = await admin.list_offsets(dict.fromkeys(asked, LATEST)) if asked else {}
+        answered = {at.topic for at in asked} - {at.topic for at in asked if isinstance(answers[at], KafkaError)}
+        waiting = [name for name in waiting if name not in answered]
+        if waiting and asyncio.get_running_loop().time() > deadline:
+            raise Sentence(
+                f"not every partition of topic {waiting[0]} has a leader that answers: look at the brokers with "
+                f"`odradek topic describe {waiting[0]}`."
+            )
+        if waiting:
+            await asyncio.sleep(0.05)
 
 
-async def _offsets(admin: Admin, topics: set[str], at: int) -> dict[TopicPartition, int]:
-    described = await admin.describe_topics(sorted(topics))
-    partitions = [
+async def _largest_batch(admin: Admin, topic: str) -> int | None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    described = (await admin.describe_configs([resource], keys=[MAX_MESSAGE_BYTES]))[resource]
+    if isinstance(described, KafkaError):
+        return None  # Whoever may not look at settings has to do without.
+    told = [each.value for each in described if each.name == MAX_MESSAGE_BYTES and each.value is not None]
+    return int(told[0]) if told else None
+
+
+async def topic_ids_of(admin: Admin, names: set[str], patterns: set[str]) -> dict[str, str]:
+    """The ids of topics and of those that match, as far as there are any; empty where brokers tell none."""
+    described = await admin.describe_topics(sorted(names))
+    found = {name: topic for name, topic in described.items() if not isinstance(topic, KafkaError)}
+    if patterns:
+        for topic in await admin.list_topics():
+            if any(re.fullmatch(pattern, topic.name) for pattern in patterns):
+                found[topic.name] = topic
+    return {
+        name: "" if topic.topic_id == ZERO_UUID else uuid_text(topic.topic_id) for name, topic in sorted(found.items())
+    }
+
+
+async def offsets_of(admin: Admin, topics: Collection[str], *, read_committed: bool = False) -> Spans:
+    """Where the partitions of topics begin and end; without those that nobody leads at the moment."""
+    partitions = _partitions(await admin.describe_topics(sorted(topics))) if topics else []
+    if not partitions:
+        return {}, {}
+    begins, ends = await asyncio.gather(
+        admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
+        admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed),
+    )
+    return _found(begins), _found(ends)
+
+
+def _partitions(described: Mapping[str, TopicInfo | KafkaError]) -> list[TopicPartition]:
+    return [
         TopicPartition(name, each.partition)
         for name, topic in described.items()
         if not isinstance(topic, KafkaError)
         for each in topic.partitions
     ]
-    found = await admin.list_offsets(dict.fromkeys(partitions, at))
-    return {partition: each.offset for partition, each in found.items() if not isinstance(each, KafkaError)}
+
+
+def _found(answers: Answers[FoundOffset]) -> dict[TopicPartition, int]:
+    return {partition: each.offset for partition, each in answers.items() if not isinstance(each, KafkaError)}

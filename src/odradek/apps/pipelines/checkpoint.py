@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import LakeTable, ToTopic
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
 OWNER = "odradek-pipeline.json"
@@ -31,9 +31,11 @@ FORMAT = 1
 class Checkpoint:
     """One pipeline's checkpoint."""
 
-    def __init__(self, place: str, pipeline: Pipeline) -> None:
+    def __init__(self, place: str, pipeline: Pipeline, *, options: str = "") -> None:
+        """`options` are those of the command line that lead here again."""
         self.place = place
-        self._pipeline = pipeline
+        self.options = options
+        self.pipeline = pipeline
         self.is_local = "://" not in place
         self.writer_id = ""
 
@@ -52,7 +54,7 @@ class Checkpoint:
         On other file systems than a local one Spark itself finds out, later and less kindly.
         """
         if not self.is_local:
-            self.writer_id = f"{self._pipeline.name}@{self.place}"
+            self.writer_id = f"{self.pipeline.name}@{self.place}"
             yield
             return
         with self._locked():
@@ -85,11 +87,48 @@ class Checkpoint:
         if not self.is_local:
             return {}
         found = {}
-        for query in query_names(self._pipeline):
+        for query in query_names(self.pipeline):
             offsets = finished_offsets(Path(self.query(query)))
             if offsets:
                 found[query] = offsets
         return found
+
+    def furthest(self) -> dict[TopicPartition, int]:
+        """How far the query that has read most has begun to read each partition."""
+        found: dict[TopicPartition, int] = {}
+        if self.is_local:
+            for query in query_names(self.pipeline):
+                begun = self.begun(query)
+                for at, offset in batch_offsets(Path(self.query(query)), begun).items():
+                    found[at] = max(found.get(at, offset), offset)
+        return found
+
+    def topics(self) -> dict[str, dict[str, Any]] | None:
+        """The topics that its offsets belong to; None where that was not noted yet."""
+        owner = self._owner() if self.is_local else None
+        return None if owner is None else owner.get("topics")
+
+    def note_topics(self, topics: dict[str, dict[str, Any]]) -> None:
+        """Keep them for the next run; only while it is `taken`."""
+        if self.is_local:
+            self._write_owner({**(self._owner() or {}), "topics": topics})
+
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """Of every query what columns its sink was given so far, as far as that was noted."""
+        owner = self._owner() if self.is_local else None
+        return {} if owner is None else owner.get("columns", {})
+
+    def note_columns(self, columns: dict[str, dict[str, Any]]) -> None:
+        """Keep them for the next run; only while it is `taken`."""
+        if self.is_local:
+            self._write_owner({**(self._owner() or {}), "columns": columns})
+
+    def reset_command(self, *, sink: str | None = None, delete_files: bool = False) -> str:
+        """What to type in order to start over, as a whole or with one sink."""
+        words = ["odradek pipeline reset", self.pipeline.file or "FILE", self.options]
+        words += [f"--sink {sink}"] if sink else []
+        words += ["--delete-files"] if delete_files else []
+        return " ".join(each for each in (*words, "--yes") if each)
 
     def begun(self, query: str) -> int:
         """The newest batch of a query that was begun; -1 where there is none."""
@@ -97,13 +136,32 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Forget everything; a Sentence if the directory is not this pipeline's to forget."""
+        with self._mine() as there:
+            if there:
+                shutil.rmtree(self.place)
+
+    def remove_query(self, query: str) -> None:
+        """Forget one query, which then reads everything again; the others go on where they are."""
+        with self._mine() as there:
+            if there:
+                # First what is in the way of others: without its directory a query begins anew, whatever is noted.
+                shutil.rmtree(self.query(query), ignore_errors=True)
+                owner = self._owner() or {}
+                for part in ("shape", "columns"):
+                    owner.get(part, {}).pop(query, None)
+                self._write_owner(owner)
+
+    @contextlib.contextmanager
+    def _mine(self) -> Iterator[bool]:
+        """Nobody runs on it while this holds; whether there is anything to forget."""
         if not Path(self.place).exists():
+            yield False
             return
         with self._locked():
             owner = self._owner()
-            if self._strangers() if owner is None else owner["pipeline"] != self._pipeline.name:
-                raise Sentence(f"{self.place} is not the checkpoint of {self._pipeline.name}, so it stays as it is.")
-            shutil.rmtree(self.place)
+            if self._strangers() if owner is None else owner["pipeline"] != self.pipeline.name:
+                raise Sentence(f"{self.place} is not the checkpoint of {self.pipeline.name}, so it stays as it is.")
+            yield owner is not None or not self._strangers()
 
     def _owner(self) -> dict[str, Any] | None:
         file = Path(self.place, OWNER)
@@ -121,8 +179,10 @@ class Checkpoint:
 
     def _claim(self) -> None:
         file = Path(self.place, OWNER)
-        mine = {"format": FORMAT, "pipeline": self._pipeline.name, "shape": shape(self._pipeline)}
         held = self._owner()
+        # Queries of sinks that are not declared any more stay known: they may come back, and their offsets are here.
+        forms = {**(held or {}).get("shape", {}), **shape(self.pipeline)}
+        mine = {"format": FORMAT, "pipeline": self.pipeline.name, "shape": forms}
         if held is None:
             strangers = self._strangers()
             if strangers:
@@ -135,33 +195,43 @@ class Checkpoint:
             self._compare(held)
         self.writer_id = held["id"]
         if held.get("shape") != mine["shape"] or not file.exists():
-            fresh = file.with_suffix(".new")
-            fresh.write_text(json.dumps({**held, **mine}, indent=2))
-            fresh.replace(file)
+            self._write_owner({**held, **mine})
+
+    def _anew(self, sink: str) -> str:
+        return f"let that sink alone start over (`{self.reset_command(sink=sink)}`), give it another name, "
+
+    def _write_owner(self, owner: dict[str, Any]) -> None:
+        file = Path(self.place, OWNER)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(owner, indent=2))
+        fresh.replace(file)
 
     def _compare(self, held: dict[str, Any]) -> None:
         """New sinks are welcome; one whose query reads or writes something else is not."""
-        advice = "name another --checkpoint, or start over with `odradek pipeline reset`"
-        if held.get("pipeline") != self._pipeline.name:
+        advice = f"name another --checkpoint, or start over: `{self.reset_command()}`"
+        if held.get("pipeline") != self.pipeline.name:
             raise Sentence(
                 f"the checkpoint {self.place} is that of pipeline {held.get('pipeline')}, not of "
-                f"{self._pipeline.name}: name another with --checkpoint."
+                f"{self.pipeline.name}: name another with --checkpoint."
             )
         if held.get("format") != FORMAT:
             raise Sentence(f"the checkpoint {self.place} was written by another version of Odradek: {advice}.")
-        before, now = held["shape"], shape(self._pipeline)
+        before, now = held["shape"], shape(self.pipeline)
         for query, form in now.items():
             if query in before and before[query] != form:
                 what = next(part for part in form if form[part] != before[query].get(part))
+                anew = "" if query.startswith("dead-letters-") else self._anew(query.removeprefix("sink-"))
                 raise Sentence(
                     f"{query} has changed since the checkpoint {self.place} was written "
-                    f"({what} was {_words(before[query].get(what))}, is {_words(form[what])}): {advice}."
+                    f"({what} was {_words(before[query].get(what))}, is {_words(form[what])}), and Spark would go on "
+                    f"from offsets of what it was: {anew}{advice}."
                 )
 
 
 def query_names(pipeline: Pipeline) -> list[str]:
     """Every query of a run: the dead letters of each source that can have some, then the sinks."""
-    return [*(f"dead-letters-{name}" for name in refusing(pipeline)), *(f"sink-{name}" for name in pipeline.outputs)]
+    letters = [f"dead-letters-{name}" for name in (*refusing(pipeline), *pipeline.doubted, *pipeline.sized)]
+    return [*letters, *(f"sink-{name}" for name in pipeline.outputs)]
 
 
 def refusing(pipeline: Pipeline) -> dict[str, Topic]:
@@ -180,6 +250,15 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {
         f"dead-letters-{name}": {"what it reads": [stream.text]} for name, stream in refusing(pipeline).items()
     }
+    for name in pipeline.doubted:
+        found[f"dead-letters-{name}"] = {
+            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(name)]
+        }
+    for name in pipeline.sized:
+        dataset = pipeline.outputs[name.removeprefix("sink-")].dataset
+        found[f"dead-letters-{name}"] = {
+            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(dataset)]
+        }
     for name, output in pipeline.outputs.items():
         place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")
         kind = output.sink.format if isinstance(output.sink, LakeTable) else type(output.sink).__name__
@@ -194,11 +273,13 @@ def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
 
 def finished_offsets(query: Path) -> dict[TopicPartition, int]:
     """From Spark's own files: where the last batch ended that is known to be in the sink."""
-    finished = _numbers(query / "commits")
-    if not finished:
-        return {}
+    return batch_offsets(query, max(_numbers(query / "commits"), default=-1))
+
+
+def batch_offsets(query: Path, number: int) -> dict[TopicPartition, int]:
+    """Where a batch ends, be it finished or not; nothing if there is none."""
     try:
-        lines = (query / "offsets" / str(max(finished))).read_text().splitlines()
+        lines = (query / "offsets" / str(number)).read_text().splitlines()
     except OSError:
         return {}
     found: dict[TopicPartition, int] = {}

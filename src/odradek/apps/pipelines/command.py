@@ -7,24 +7,28 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.options import pairs
-from odradek.apps.cli.output import emit, plural, table
-from odradek.apps.cli.pipeline import add_run_options
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session, gather_settings, one_sentence
-from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources
+from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources, tables
 from odradek.apps.pipelines.brokers import Brokers
-from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines.checkpoint import refusing
 from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
-from odradek.apps.pipelines.pipeline import Pipeline
-from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, parquet_places
+from odradek.apps.pipelines.options import add_run_options
+from odradek.apps.pipelines.pipeline import Output, Pipeline
+from odradek.apps.pipelines.registry import Registries
+from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, resolved
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
+from odradek.apps.pipelines.teller import Teller
+from odradek.apps.pipelines.timings import Timings
+from odradek.apps.terminal.options import pairs
+from odradek.apps.terminal.output import emit, plural, table
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session, gather_settings, one_sentence
 from odradek.configdef import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,18 +36,22 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    return _run(load(options.file), options)
+    timings = Timings()
+    with timings.phase(f"reading {options.file}"):
+        pipeline = load(options.file)
+    return _run(pipeline, options, timings)
 
 
 def main(pipeline: Pipeline, arguments: list[str] | None = None) -> int:
     """The end of a pipeline's file: the same options, without the file."""
-    from odradek.apps.cli.parser import Parser
+    from odradek.apps.terminal.parser import Parser
 
+    pipeline.file = sys.argv[0]
     parser = Parser(prog=Path(sys.argv[0]).name, description=f"Run the pipeline {pipeline.name}.")
     add_run_options(parser)
     try:
         pipeline.check()
-        return _run(pipeline, parser.parse_args(arguments))
+        return _run(pipeline, parser.parse_args(arguments), Timings())
     except Sentence as wrong:
         print(f"odradek: {wrong}", file=sys.stderr)
         return wrong.exit_code
@@ -53,9 +61,13 @@ def validate(options: argparse.Namespace) -> int:
     """Everything that can be found out before a run: the file, the columns, and the topics unless --offline."""
     pipeline = load(options.file)
     if not options.offline:
-        with Brokers(_session(options)) as brokers:
+        session = _session(options)
+        with Brokers(session) as brokers:
             brokers.prepare(pipeline, needs_dead_letters=False)
-    with_empty_sources(pipeline, _spark(pipeline, options))
+        registries = Registries(session.registry)
+        for name, source in pipeline.sources.items():
+            resolved(registries, name, source)
+    with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     print(f"{options.file} is in order: {_counted(pipeline)}.")
     return 0
 
@@ -63,7 +75,8 @@ def validate(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """The graph, and the plan that Spark makes of every sink."""
     pipeline = load(options.file)
-    frames = with_empty_sources(pipeline, _spark(pipeline, options))
+    _session(options)  # Explaining asks nobody, but options that are wrong are said here as well.
+    frames = with_empty_sources(pipeline, _spark(pipeline, options, brief=True))
     for line in describe(pipeline):
         print(line)
     for name, frame in frames.items():
@@ -93,27 +106,46 @@ def listing(options: argparse.Namespace) -> int:
 
 
 def reset(options: argparse.Namespace) -> int:
-    """Forget how far a pipeline is: its checkpoint and its group. Its sinks stay, but for files if asked."""
+    """Forget how far a pipeline, or one sink of it, is. What sinks hold stays, but for files if asked."""
     pipeline = load(options.file)
-    checkpoint = Checkpoint(_wishes(options).checkpoint_of(pipeline), pipeline)
+    wishes = _wishes(options)
+    checkpoint = wishes.checkpoint_for(pipeline)
     if not checkpoint.is_local:
         raise Sentence(f"delete {checkpoint.place} with the tools of its file system.")
+    one = options.sink
+    if one is not None and one not in pipeline.outputs:
+        raise Sentence(f"{pipeline.name} has no sink {one}.{did_you_mean(one, list(pipeline.outputs))}")
     if not options.yes:
+        what = f"how far sink {one} is" if one else f"{checkpoint.place} and what group {pipeline.group} has committed"
         raise Sentence(
-            f"this forgets {checkpoint.place} and what group {pipeline.group} has committed, so that the next run "
-            "reads everything again, into the same sinks (those of Parquet files must be empty: --delete-files): "
+            f"this forgets {what}, so that the next run reads everything again, into the same "
+            f"{'sink (Parquet files' if one else 'sinks (those of Parquet files'} must be empty: --delete-files): "
             "say --yes if that is what you want.",
             2,
         )
-    files = parquet_places(pipeline, _wishes(options).data) if options.delete_files else {}
-    with Brokers(_session(options)) as brokers:
-        checkpoint.remove()
-        for place in files.values():
-            if read_log(place).latest >= 0:  # Written by Spark's sink, and so by a pipeline.
-                shutil.rmtree(place)
-        brokers.forget(pipeline.group)
-    print(f"{pipeline.name} starts over at the next run.")
+    chosen = {one: pipeline.outputs[one]} if one else pipeline.outputs
+    doomed = _written_places(chosen, wishes.data) if options.delete_files else []
+    if one:
+        checkpoint.remove_query(f"sink-{one}")  # The group follows: it is never ahead of any sink.
+    else:
+        with Brokers(_session(options)) as brokers:
+            checkpoint.remove()
+            brokers.forget(pipeline.group)
+    for place in doomed:
+        shutil.rmtree(place)
+    print(f"{f'sink {one} of {pipeline.name}' if one else pipeline.name} starts over at the next run.")
     return 0
+
+
+def _written_places(outputs: Mapping[str, Output], base: str) -> list[Path]:
+    """Directories of sinks in which a pipeline has written: Spark's log of a sink, or a table's pointer, says so."""
+    found = []
+    for output in outputs.values():
+        if isinstance(output.sink, sinks.Parquet | sinks.ParquetTable):
+            place = sinks.located(base, output.sink.path)
+            if "://" not in place and (read_log(Path(place)).latest >= 0 or tables.read_current(Path(place))):
+                found.append(Path(place))
+    return found
 
 
 def compact(options: argparse.Namespace) -> int:
@@ -121,11 +153,12 @@ def compact(options: argparse.Namespace) -> int:
     pipeline = load(options.file)
     wishes = _wishes(options)
     chosen = compactable(pipeline, options.sink)
-    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    _session(options)  # It asks nobody, but options that are wrong are said here as well.
+    checkpoint = wishes.checkpoint_for(pipeline)
     done = {}
     with checkpoint.taken():
         check_lakes(pipeline, checkpoint, wishes.data)
-        spark = _spark(pipeline, options)
+        spark = _spark(pipeline, options, formats=pipeline.formats, brief=False)
         for name, sink in chosen.items():
             place = sinks.located(wishes.data, sink.path)
             if isinstance(sink, sinks.LakeTable):
@@ -210,6 +243,8 @@ def describe(pipeline: Pipeline) -> list[str]:
         lines.append(f"  source {name}: {source.text}{letters}")
     for dataset in pipeline.datasets.values():
         lines.append(f"  dataset {dataset.name} of {', '.join(dataset.inputs)}")
+        for each in pipeline.expectations.get(dataset.name, ()):
+            lines.append(f"    expects {each.name}: {each.condition} (or {each.on_fail})")
     for output in pipeline.outputs.values():
         lines.append(f"  sink {output.name}: {output.dataset} to {output.sink.text} ({output.mode})")
     return lines
@@ -226,8 +261,8 @@ def with_empty_sources(pipeline: Pipeline, spark: SparkSession) -> dict[str, Dat
     }
 
 
-def _run(pipeline: Pipeline, options: argparse.Namespace) -> int:
-    run_pipeline(pipeline, _session(options), _wishes(options))
+def _run(pipeline: Pipeline, options: argparse.Namespace, timings: Timings) -> int:
+    run_pipeline(pipeline, _session(options), _wishes(options), timings=timings)
     return 0
 
 
@@ -245,24 +280,34 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         master=chosen.get("master"),
         conf=tuple(pairs(chosen.get("conf") or [], "--conf").items()),
         allow_data_loss=chosen.get("allow_data_loss", False),
+        topic_recreated=chosen.get("topic_recreated"),
         form=chosen.get("format", "table"),
         quiet=chosen.get("quiet", False),
         metrics_port=chosen.get("metrics_port"),
+        timings=chosen.get("timings", False),
     )
 
 
-def _spark(pipeline: Pipeline, options: argparse.Namespace) -> SparkSession:
+def _spark(
+    pipeline: Pipeline, options: argparse.Namespace, *, formats: Sequence[str] = (), brief: bool
+) -> SparkSession:
+    """A session for everything but runs: without topics, so that nothing is fetched for it but what Avro needs."""
     import tempfile
 
     log_file = Path(tempfile.mkstemp(prefix="odradek-spark-", suffix=".log")[1])
     wishes = _wishes(options)
-    return open_session(
-        f"odradek {pipeline.name}",
-        master=wishes.master,
-        conf=dict(wishes.conf),
-        log_file=log_file,
-        formats=pipeline.formats,
-    )
+    streams = [each if isinstance(each, sources.Topic) else each.stream for each in pipeline.sources.values()]
+    with Teller(pipeline.name, quiet=not sys.stderr.isatty()) as teller:
+        return open_session(
+            f"odradek {pipeline.name}",
+            master=wishes.master,
+            conf=dict(wishes.conf),
+            log_file=log_file,
+            formats=formats,
+            brief=brief,
+            topics=any(each.schema.kind == "avro" for each in streams),
+            during=teller.during,
+        )
 
 
 def _counted(pipeline: Pipeline) -> str:

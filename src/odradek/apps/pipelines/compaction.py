@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from odradek.apps.cli.output import plural
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.output import plural
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:

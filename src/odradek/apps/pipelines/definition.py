@@ -11,10 +11,10 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import schemas, sinks, sources
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.session import NOT_INSTALLED
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,31 @@ if TYPE_CHECKING:
 
 MODULE = "odradek_pipeline_file"
 SOURCES = {"topic", "table", "value", "key", "key_required", "starting", "max_per_trigger", "pattern"}
+PARTS = {
+    "pipeline",
+    "group",
+    "dead_letters",
+    "dead_letter_options",
+    "trigger",
+    "sources",
+    "datasets",
+    "expectations",
+    "sinks",
+}
 KINDS = ("parquet", "delta", "iceberg", "topic", "console")
-SINKS = {"from", *KINDS, "partition_by", "files", "compact_after", "key", "mode", "partitions"}
+SINKS = {
+    "from",
+    *KINDS,
+    "partition_by",
+    "files",
+    "compact_after",
+    "key",
+    "mode",
+    "partitions",
+    "deleted",
+    "options",
+    "too_large",
+}
 
 
 def load(file: str) -> Pipeline:
@@ -37,6 +60,7 @@ def load(file: str) -> Pipeline:
     if not path.is_file():
         raise Sentence(f"there is no file {file}; `odradek pipeline new NAME` makes one that runs.")
     pipeline = _from_yaml(path) if path.suffix in (".yaml", ".yml") else _from_python(path)
+    pipeline.file = file
     pipeline.check()
     return pipeline
 
@@ -58,13 +82,25 @@ def _from_python(path: Path) -> Pipeline:
         raise
     except ModuleNotFoundError as missing:
         raise Sentence(_missing(path, missing)) from missing
+    except ImportError as moved:
+        if moved.name == "odradek.apps.pipelines":
+            raise Sentence(f"{path}: say `from odradek.pipelines import Pipeline, schemas, sinks, sources`.") from moved
+        raise Sentence(f"{path} cannot be loaded: {_where(moved, path)}.") from moved
     except Exception as failure:
         raise Sentence(f"{path} cannot be loaded: {_where(failure, path)}.") from failure
     finally:
         sys.path.remove(beside)
     found = [each for each in vars(module).values() if isinstance(each, Pipeline)]
-    if len(found) != 1:
-        raise Sentence(f"{path} declares {len(found)} pipelines; there must be one: pipeline = Pipeline('name').")
+    if not found:
+        raise Sentence(
+            f"{path} declares no pipeline: it needs `pipeline = Pipeline('name')`, with sources and sinks "
+            "(`odradek pipeline new NAME` makes a file that runs)."
+        )
+    if len(found) > 1:
+        raise Sentence(
+            f"{path} declares {len(found)} pipelines ({', '.join(each.name for each in found)}): give each a file of "
+            "its own."
+        )
     _travel_with(module)
     return found[0]
 
@@ -79,7 +115,7 @@ class _FromSource(importlib.machinery.SourceFileLoader):
 def _missing(path: Path, missing: ModuleNotFoundError) -> str:
     if missing.name and missing.name.partition(".")[0] == "pyspark":
         return NOT_INSTALLED
-    return f"{path} needs the module {missing.name}, which is not installed."
+    return f"{path} needs the module {missing.name}: install it for {sys.executable}, which runs `odradek` here."
 
 
 def _travel_with(module: Any) -> None:
@@ -113,11 +149,12 @@ def _from_yaml(path: Path) -> Pipeline:
         raise Sentence(f"{path} is not YAML: {' '.join(str(wrong).split())}.") from wrong
     if not isinstance(declared, dict) or not isinstance(declared.get("pipeline"), str):
         raise Sentence(f"{path} does not begin with the pipeline's name: pipeline: orders.")
-    _only(path, declared, {"pipeline", "group", "dead_letters", "trigger", "sources", "datasets", "sinks"})
+    _only(path, declared, PARTS)
     pipeline = Pipeline(
         declared["pipeline"],
         group=declared.get("group"),
         dead_letters=declared.get("dead_letters"),
+        dead_letter_options=_options(declared.get("dead_letter_options")),
         trigger=declared.get("trigger"),
     )
     for name, each in _entries(path, declared, "sources"):
@@ -130,6 +167,15 @@ def _from_yaml(path: Path) -> Pipeline:
         words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", query))
         inputs = [each for each in names if each in words and each != name]
         pipeline.add_dataset(str(name), _query(query), inputs, query)
+    for dataset, expected in _entries(path, declared, "expectations") if "expectations" in declared else ():
+        for name, each in expected.items():
+            if isinstance(each, str):
+                each = {"condition": each}
+            if not isinstance(each, dict) or "condition" not in each:
+                raise Sentence(f"{path}: expectation {name} of {dataset} needs its condition: amount > 0.")
+            _only(path, each, {"condition", "on_fail"}, f"expectation {name} of {dataset}: ")
+            on_fail = str(each.get("on_fail", "warn"))
+            pipeline.add_expectation(dataset, str(name), str(each["condition"]), on_fail=on_fail)
     for name, each in _entries(path, declared, "sinks"):
         pipeline.sink(name, str(each.get("from", "")), _sink(path, name, each), mode=each.get("mode", "append"))
     return pipeline
@@ -168,14 +214,27 @@ def _schema(path: Path, name: str, declared: Any) -> schemas.Schema:
         case "text":
             return schemas.text()
         case {"json": str(fields)}:
-            _only(path, declared, {"json", "required"}, f"source {name}: ")
-            return schemas.json(fields, required=declared.get("required", ()))
+            _only(path, declared, {"json", "required", "epoch", "lossy"}, f"source {name}: ")
+            return schemas.json(
+                fields,
+                required=declared.get("required", ()),
+                epoch=declared.get("epoch"),
+                lossy=bool(declared.get("lossy", False)),
+            )
         case {"avro": str(schema)}:
-            _only(path, declared, {"avro", "required", "registry_prefix"}, f"source {name}: ")
+            _only(
+                path,
+                declared,
+                {"avro", "required", "registry_prefix", "registry", "registry_options", "ids"},
+                f"source {name}: ",
+            )
             return schemas.avro(
                 schema,
                 required=declared.get("required", ()),
                 registry_prefix=bool(declared.get("registry_prefix", False)),
+                registry=declared.get("registry"),
+                registry_options=_options(declared.get("registry_options")),
+                ids=declared.get("ids"),
             )
     raise Sentence(f"{path}: source {name}: a schema is raw, text, {{json: 'id string'}} or {{avro: '…'}}.")
 
@@ -195,8 +254,22 @@ def _sink(path: Path, name: str, each: dict[str, Any]) -> sinks.Sink:
         case "iceberg":
             return sinks.iceberg(str(each["iceberg"]), partition_by=partition_by, files=files)
         case "topic":
-            return sinks.topic(str(each["topic"]), key=each.get("key"), partitions=each.get("partitions", -1))
+            partitions, deleted = each.get("partitions", -1), each.get("deleted")
+            return sinks.topic(
+                str(each["topic"]),
+                key=each.get("key"),
+                partitions=partitions,
+                deleted=deleted,
+                options=_options(each.get("options")),
+                too_large=each.get("too_large", "stop"),
+            )
     return sinks.console()
+
+
+def _options(declared: Any) -> dict[str, str]:
+    """Settings as texts, which YAML makes numbers and truths of."""
+    texts = {True: "true", False: "false"}
+    return {str(name): texts[held] if isinstance(held, bool) else str(held) for name, held in (declared or {}).items()}
 
 
 def _entries(path: Path, declared: dict[str, Any], part: str) -> list[tuple[str, dict[str, Any]]]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXTENSIONS = "spark.sql.extensions"
+ICEBERG_NAMES = ("_file", "_pos", "_deleted", "_spec_id", "_partition")
+"""Columns that Iceberg adds to every table that is read."""
+
 ICEBERG_CATALOG = "odradek_iceberg"
 
 
@@ -54,8 +57,11 @@ def settings_of(formats: Iterable[str]) -> dict[str, str]:
     return {**found, EXTENSIONS: ",".join(extensions)} if extensions else found
 
 
-def make_iceberg(rows: DataFrame, place: str, partition_by: Sequence[str]) -> str:
-    """Make the table unless it is there, as Iceberg's stream goes to tables that exist only; its address."""
+def make_iceberg(rows: DataFrame, place: str, partition_by: Sequence[str]) -> tuple[str, DataFrame]:
+    """Make the table unless it is there, as Iceberg's stream goes to tables that exist only; its address, and the rows
+    with all columns that it has. Columns that are new are added to it."""
+    from pyspark.sql import functions as F
+
     spark = rows.sparkSession
     table = iceberg_table(spark, place)
     if not spark.catalog.tableExists(table):
@@ -63,7 +69,15 @@ def make_iceberg(rows: DataFrame, place: str, partition_by: Sequence[str]) -> st
         if partition_by:
             empty = empty.partitionedBy(*partition_by)
         empty.create()
-    return _absolute(place)
+    held = spark.table(table).schema
+    added = [each for each in rows.schema if each.name not in held.names]
+    if added:
+        fields = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in added)
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({fields})")
+    for each in held:
+        if each.name not in rows.columns:
+            rows = rows.withColumn(each.name, F.lit(None).cast(each.dataType))
+    return _absolute(place), rows
 
 
 def iceberg_table(spark: SparkSession, place: str) -> str:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from odradek.testing.node import RunningNode
 
 MASTER = "local[2]"
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM for tests is gone before its better compiler would pay."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,18 +42,17 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def open_test_session(master: str, directory: Path, formats: Sequence[str] = ()) -> SparkSession:
     """A session that keeps everything it writes in a directory; skips the test that asks for one which cannot be."""
-    from odradek.apps.cli.sentence import Sentence
     from odradek.apps.pipelines.session import open_session
+    from odradek.apps.terminal.sentence import Sentence
 
     conf = {
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory),
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     try:
         return open_session(
-            "odradek tests", master=master, conf=conf, log_file=directory / "spark.log", formats=formats
+            "odradek tests", master=master, conf=conf, log_file=directory / "spark.log", formats=formats, brief=True
         )
     except Sentence as missing:
         pytest.skip(f"NOT TESTED: {missing}")

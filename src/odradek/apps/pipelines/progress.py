@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import http.server
 import json
-import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.output import plural, size_text
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.checkpoint import merge_offsets, parse_offsets
+from odradek.apps.pipelines.expectations import counted
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.output import plural, size_text
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,14 +36,24 @@ class QueryCount:
         self.state_rows = 0
         self.state_bytes = 0
         self.batch_ms = 0
+        self.spark_ms: dict[str, int] = {}
+        """What the batches spent their time with, in Spark's own words."""
         self.offsets: dict[TopicPartition, int] = {}
+        self.begins: dict[TopicPartition, int] = {}
+        """Where it begins with a partition of which it has finished nothing yet, as far as that is known."""
         self.last_report = ""
         """The moment that Spark's latest report bears, of those that were noted."""
+        self.unmet: dict[tuple[str, str], int] = {}
+        """By dataset and expectation, how many rows did not meet it."""
         self._last_batch: tuple[str, int] = ("", -1)
 
     @property
     def is_dead_letters(self) -> bool:
         return self.name.startswith(DEAD_LETTERS)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Up to where it has read a partition; None where nobody knows."""
+        return self.offsets.get(partition, self.begins.get(partition))
 
     def is_news(self, report: Mapping[str, Any]) -> bool:
         """Whether it reports a batch that was done and not noted before. One without work is no batch, and its number
@@ -61,6 +71,8 @@ class QueryCount:
         self.batches += 1
         self.records_read += int(report["numInputRows"])
         self.batch_ms = int(report["durationMs"].get("triggerExecution", 0))
+        for kind, ms in report["durationMs"].items():
+            self.spark_ms[kind] = self.spark_ms.get(kind, 0) + int(ms)
         written = int((report.get("sink") or {}).get("numOutputRows", -1))
         if written >= 0:
             self.rows_written = (self.rows_written or 0) + written
@@ -68,11 +80,15 @@ class QueryCount:
         self.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators)
         self.state_rows = sum(int(each.get("numRowsTotal", 0)) for each in operators)
         self.state_bytes = sum(int(each.get("memoryUsedBytes", 0)) for each in operators)
+        for expectation, count in counted(report).items():
+            self.unmet[expectation] = self.unmet.get(expectation, 0) + count
         offsets: dict[TopicPartition, int] = {}
         for source in report.get("sources") or []:
             held = source.get("endOffset")
             merge_offsets(offsets, parse_offsets(held if isinstance(held, str) else json.dumps(held)))
-        self.offsets |= offsets
+        self.offsets = (
+            self.offsets | offsets
+        )  # A new one: threads that draw and serve metrics may be reading the other.
         return True
 
 
@@ -111,8 +127,9 @@ class Run:
         self.queries = {name: QueryCount(name) for name in reads}
         self._reads = reads
         self.ends: dict[TopicPartition, int] = {}
-        self.goal = 0
-        """How many records were there when a bounded run began; 0 for a run without an end."""
+        self._goals: dict[TopicPartition, int] = {}
+        self.goal: int | None = None
+        """How many offsets a bounded run has before it; None where that is not known, or where there is no end."""
         self.began = time.monotonic()
         self.seconds = 0.0
 
@@ -126,12 +143,28 @@ class Run:
 
     @property
     def records_read(self) -> int:
-        """By the sink that has read most: several read the same records."""
-        return max((each.records_read for each in self.sinks), default=0)
+        """Each once, although several sinks read the same."""
+        return self._once(lambda sink: sink.records_read)
 
     @property
     def late_rows(self) -> int:
-        return sum(each.late_rows for each in self.sinks)
+        """Each once, although several sinks drop the same."""
+        return self._once(lambda sink: sink.late_rows)
+
+    @property
+    def unmet(self) -> dict[tuple[str, str], int]:
+        """By dataset and expectation, how many rows did not meet it, in the sink that has read most of the dataset."""
+        found: dict[tuple[str, str], int] = {}
+        for each in self.sinks:
+            for expectation, count in each.unmet.items():
+                found[expectation] = max(count, found.get(expectation, 0))
+        return found
+
+    def topics(self) -> set[str]:
+        """All that are read, and those that a pattern has found so far."""
+        named = {name for streams in self._reads.values() for each in streams for name in each.topics}
+        found = {at.topic for each in self.queries.values() for at in each.offsets}
+        return named | found | {at.topic for at in self.ends}
 
     def positions(self) -> dict[TopicPartition, int]:
         """Up to where every query that reads a partition has finished with it, and be it looking for dead letters.
@@ -146,9 +179,42 @@ class Run:
                 found[partition] = min(each.offsets[partition] for each in readers)
         return found
 
+    def reached(self) -> dict[TopicPartition, int]:
+        """As `positions`, but before a first batch a query is where it begins."""
+        found = {}
+        for partition in sorted(self.ends.keys() | self._goals.keys()):
+            readers = [each for each in self.queries.values() if self._is_read(each, partition.topic)]
+            held = [at for at in (each.position(partition) for each in readers) if at is not None]
+            if len(held) == len(readers) and not all(each.is_dead_letters for each in readers):
+                found[partition] = min(held)
+        return found
+
     def lag(self) -> dict[TopicPartition, int]:
-        positions = self.positions()
-        return {at: max(end - positions[at], 0) for at, end in sorted(self.ends.items()) if at in positions}
+        reached = self.reached()
+        return {at: max(end - reached[at], 0) for at, end in sorted(self.ends.items()) if at in reached}
+
+    def aim(self, ends: Mapping[TopicPartition, int]) -> None:
+        """This run ends where its topics end now."""
+        self.ends = dict(ends)
+        self._goals = {at: end for at, end in ends.items() if any(self._is_read(each, at.topic) for each in self.sinks)}
+        if self._goals.keys() <= self.reached().keys():
+            self.goal = self.left()
+
+    def left(self) -> int:
+        """How many offsets there are still to read up to where a bounded run ends."""
+        reached = self.reached()
+        return sum(max(end - reached.get(at, 0), 0) for at, end in self._goals.items())
+
+    def _once(self, count: Callable[[QueryCount], int]) -> int:
+        """A sum over sinks in which those that read the same count as one: the one that has counted most."""
+        groups: list[tuple[set[str], int]] = []
+        for sink in self.sinks:
+            streams, most = {each.text for each in self._reads[sink.name]}, count(sink)
+            for others in [group for group in groups if group[0] & streams]:
+                groups.remove(others)
+                streams, most = streams | others[0], max(most, others[1])
+            groups.append((streams, most))
+        return sum(most for _, most in groups)
 
     def _is_read(self, query: QueryCount, topic: str) -> bool:
         return any(stream.reads(topic) for stream in self._reads[query.name])
@@ -164,6 +230,7 @@ class Run:
             "records_per_second": round(self.records_read / seconds, 1) if seconds else 0.0,
             "dead_letters": self.dead_letters,
             "late_rows": self.late_rows,
+            "expectations": nested(self.unmet),
             "lag": {str(partition): behind for partition, behind in self.lag().items()},
             "queries": {
                 each.name: {
@@ -179,15 +246,18 @@ class Run:
             },
         }
 
-    def line(self) -> str:
-        """On one line, for people."""
+    def line(self, doing: str = "") -> str:
+        """On one line, for people; with what it does at the moment, or waits for."""
         seconds = time.monotonic() - self.began
         lag = self.lag()
+        came = sum(lag.values()) - self.left() if self.goal is not None else 0
         behind = ", ".join(f"{partition} {count:,}" for partition, count in lag.items() if count)
         parts = [
             f"{plural(self.records_read, 'record')}, {self.records_read / max(seconds, 0.001):,.0f}/s",
-            # Before a first batch nobody knows how far the sinks are.
-            f"lag {sum(lag.values()):,}" + (f" ({behind})" if behind and len(lag) <= 8 else "")
+            # A first run that does not begin at the earliest offset knows where it is after its first batch.
+            f"lag {sum(lag.values()):,}"
+            + (f" ({behind})" if behind and len(lag) <= 8 else "")
+            + (f", {came:,} of it came after the run began" if came > 0 else "")
             if lag
             else "lag not known",
             f"batch {max((each.batch_ms for each in self.sinks), default=0) / 1000:.1f} s",
@@ -199,10 +269,13 @@ class Run:
             parts.append(plural(self.dead_letters, "dead letter"))
         if self.late_rows:
             parts.append(f"{plural(self.late_rows, 'row')} too late")
+        parts += [f"{plural(n, 'row')} of {dataset} not {name}" for (dataset, name), n in self.unmet.items() if n]
+        if doing:
+            parts.insert(0, doing)
         if self.goal:
-            share = min(self.records_read / self.goal, 1.0)
-            full = int(share * BAR_COLUMNS)
-            parts.insert(0, f"[{'#' * full}{'-' * (BAR_COLUMNS - full)}] {share:4.0%}")
+            left = self.left()
+            full = int((self.goal - left) / self.goal * BAR_COLUMNS)
+            parts.insert(0, f"[{'#' * full}{'-' * (BAR_COLUMNS - full)}] {_percent(self.goal - left, self.goal):3}%")
         return f"{self.pipeline}: {'; '.join(parts)}"
 
     def summary(self, dead_letter_topic: str) -> list[str]:
@@ -217,45 +290,26 @@ class Run:
             )
         if self.dead_letters:
             lines.append(f"  dead letters: {self.dead_letters:,} to {dead_letter_topic}")
+        for (dataset, name), count in self.unmet.items():
+            lines.append(f"  expectation {name} of {dataset}: not met by {plural(count, 'row')}")
         left = sum(self.lag().values())
         if left:
-            lines.append(f"  left to read: {plural(left, 'record')}")
+            came = ", which came after the run began" if self.goal is not None and not self.left() else ""
+            lines.append(f"  left to read: {plural(left, 'record')}{came}")
         return lines
 
 
-class Teller:
-    """Says how a run goes: a line that is drawn again where somebody watches, JSON lines where a program reads."""
+def nested(unmet: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """`{"large": {"positive": 2}}`."""
+    found: dict[str, dict[str, int]] = {}
+    for (dataset, name), count in unmet.items():
+        found.setdefault(dataset, {})[name] = count
+    return found
 
-    def __init__(self, run: Run, form: str, *, quiet: bool = False) -> None:
-        self._run = run
-        self._form = form
-        self._quiet = quiet
-        self._watched = form == "table" and not quiet and sys.stderr.isatty()
-        self._width = 0
 
-    def batch(self) -> None:
-        """Something was done."""
-        if self._form == "json" and not self._quiet:
-            print(json.dumps(self._run.data("progress")), flush=True)
-        elif self._watched:
-            self._draw(self._run.line())
-        elif not self._quiet:
-            print(self._run.line(), file=sys.stderr, flush=True)
-
-    def end(self, dead_letter_topic: str) -> None:
-        if self._watched and self._width:
-            self._draw("")
-            print("\r", end="", file=sys.stderr)
-        if self._quiet:
-            return
-        if self._form == "json":
-            print(json.dumps(self._run.data("summary")), flush=True)
-        else:
-            print("\n".join(self._run.summary(dead_letter_topic)), flush=True)
-
-    def _draw(self, text: str) -> None:
-        print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-        self._width = len(text)
+def _percent(done: int, whole: int) -> int:
+    """Rounded down: a hundred is when nothing is left."""
+    return 100 * done // whole
 
 
 def exposition(run: Run) -> str:
@@ -285,6 +339,8 @@ def exposition(run: Run) -> str:
     family("state_rows", "gauge", "Rows of state.", per_query("state_rows"))
     family("state_bytes", "gauge", "Memory that state takes.", per_query("state_bytes"))
     family("dead_letters_total", "counter", "Records that did not fit.", [("", run.dead_letters)])
+    unmet = [(f',dataset="{dataset}",expectation="{name}"', count) for (dataset, name), count in run.unmet.items()]
+    family("expectation_failures_total", "counter", "Rows that did not meet what is expected.", unmet)
     family(
         "lag_records",
         "gauge",
@@ -313,7 +369,9 @@ class MetricsServer:
         try:
             self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except OSError as failure:
-            raise Sentence(f"cannot serve metrics on port {port} ({failure.strerror}): choose another.") from failure
+            raise Sentence(
+                f"cannot serve metrics on port {port} ({failure.strerror}): choose another, or 0 for any that is free."
+            ) from failure
         self.port: int = self._server.server_address[1]
 
     def __enter__(self) -> MetricsServer:

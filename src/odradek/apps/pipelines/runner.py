@@ -5,24 +5,30 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.output import complain
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.cli.session import Session
-from odradek.apps.pipelines import dead_letters, failures, schemas, sinks, sources
-from odradek.apps.pipelines.brokers import Brokers, lost
-from odradek.apps.pipelines.checkpoint import Checkpoint, refusing
+from odradek.apps.pipelines import dead_letters, expectations, failures, schemas, sinks, sources
+from odradek.apps.pipelines.agreement import check_columns, owned, owner_of
+from odradek.apps.pipelines.brokers import Brokers, lost_by_query
+from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
 from odradek.apps.pipelines.pipeline import Output, Pipeline
-from odradek.apps.pipelines.progress import MetricsServer, Run, Teller, reports_after
-from odradek.apps.pipelines.session import open_session
-from odradek.apps.pipelines.sources import Table, Topic
+from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
+from odradek.apps.pipelines.recreated import TopicWatch
+from odradek.apps.pipelines.registry import Registries
+from odradek.apps.pipelines.session import has_ended, open_session
+from odradek.apps.pipelines.sources import Source, Table, Topic
+from odradek.apps.pipelines.tables import Following
+from odradek.apps.pipelines.teller import Teller, doing
+from odradek.apps.pipelines.timings import Timings
+from odradek.apps.pipelines.watch import BrokerWatch
+from odradek.apps.terminal.sentence import Sentence
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
-from odradek.values import value
+from odradek.values import replace, value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +37,14 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often a run looks what its queries have done."""
 
-ENDS_S = 2.0
-"""How often a run asks where its topics end, for the lag."""
+STATUS_S = 1.0
+"""How often a run asks Spark what its queries do at the moment."""
+
+AGAIN_S = 2.0
+"""After how long offsets that could not be committed are committed again."""
+
+BRIEF_RECORDS = 100_000
+"""Up to so many records a run with an end is over before a JVM made for long work would pay."""
 
 
 @value
@@ -45,28 +57,55 @@ class Wishes:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     allow_data_loss: bool = False
+    topic_recreated: str | None = None
+    """`start-over` or `skip`: what becomes of a topic that was deleted and created again; None stops the run."""
     form: str = "table"
     quiet: bool = False
     metrics_port: int | None = None
+    timings: bool = False
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
 
+    def checkpoint_for(self, pipeline: Pipeline) -> Checkpoint:
+        """A pipeline's checkpoint, which knows what to type in order to get to it again."""
+        options = [f"--data {self.data}"] if self.data != "." else []
+        options += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
+        return Checkpoint(self.checkpoint_of(pipeline), pipeline, options=" ".join(options))
 
-def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSession | None = None) -> Run:
+
+def run(
+    pipeline: Pipeline,
+    session: Session,
+    wishes: Wishes,
+    *,
+    spark: SparkSession | None = None,
+    timings: Timings | None = None,
+) -> Run:
     """Run a pipeline to its end, if it has one; what it did. Raises a Sentence where something is wrong.
 
     A session that is handed in is used and left as it is.
     """
     pipeline.check()
-    checkpoint = Checkpoint(wishes.checkpoint_of(pipeline), pipeline)
+    checkpoint = wishes.checkpoint_for(pipeline)
     with ExitStack() as open_things:
+        teller = open_things.enter_context(Teller(pipeline.name, wishes.form, quiet=wishes.quiet, timings=timings))
         brokers = open_things.enter_context(Brokers(session))
-        brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)))
+        with teller.during(f"asking {brokers.bootstrap} for the topics"):
+            brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)) or pipeline.has_letters_of_rows)
         open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
+        if checkpoint.is_local:
+            open_things.enter_context(owned(parquet_places(pipeline, wishes.data), checkpoint))
         running = Run(pipeline.name, streams_of(pipeline))
-        _look_back(running, pipeline, checkpoint, brokers, wishes)
+        topics = _topic_watch(pipeline, checkpoint, brokers, teller.note)
+        with teller.during("comparing the checkpoint with the topics"):
+            topics.begin(wishes.topic_recreated)
+            _look_back(running, pipeline, checkpoint, brokers, wishes)
+        registries = Registries(session.registry)
+        with teller.during("asking schema registries"):
+            for name, source in pipeline.sources.items():
+                resolved(registries, name, source)  # One that does not answer is no reason to start Spark.
         metrics = None
         if wishes.metrics_port is not None:
             metrics = open_things.enter_context(MetricsServer(running, wishes.metrics_port))
@@ -76,14 +115,34 @@ def run(pipeline: Pipeline, session: Session, wishes: Wishes, *, spark: SparkSes
             conf=dict(wishes.conf),
             log_file=checkpoint.log_file,
             formats=pipeline.formats,
+            brief=is_brief(running),
+            during=teller.during,
         )
-        if metrics is not None and not wishes.quiet:
-            complain(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
+        if metrics is not None:
+            teller.note(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark)
-        shift.start()
-        shift.work()
+        streams = [each for read in streams_of(pipeline).values() for each in read]
+        watch = BrokerWatch(
+            session,
+            running.topics,
+            teller.say,
+            topic_ids=topics.ask_of,
+            read_committed=_read_committed(streams),
+        )
+        open_things.enter_context(watch.watching())
+        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, teller, watch, topics, registries)
+        with teller.during("starting the queries"):
+            shift.start()
+        teller.follow(running)
+        with teller.timings.phase("batches"):
+            shift.work()
+    teller.end(pipeline.dead_letters, with_timings=wishes.timings)
     return running
+
+
+def is_brief(running: Run) -> bool:
+    """Whether a run will be over soon."""
+    return running.goal is not None and running.goal <= BRIEF_RECORDS
 
 
 def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
@@ -93,11 +152,12 @@ def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
         return
     for name, place in parquet_places(pipeline, base).items():
         held = read_log(place).latest
-        if held > checkpoint.begun(f"sink-{name}"):
+        owner = owner_of(place)
+        if held > checkpoint.begun(f"sink-{name}") or (held >= 0 and owner not in (None, checkpoint.writer_id)):
             raise Sentence(
                 f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
-                "new batches for those: move it away, give the sink another path, or start over with "
-                "`odradek pipeline reset --delete-files`."
+                "new batches for those: move it away, give the sink another path, or write it anew: "
+                f"`{checkpoint.reset_command(sink=name, delete_files=True)}`."
             )
 
 
@@ -114,9 +174,14 @@ def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
 def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
     """Of every query the streams that it reads."""
     found: dict[str, tuple[Topic, ...]] = {f"dead-letters-{name}": (each,) for name, each in refusing(pipeline).items()}
+    for name in pipeline.doubted:
+        streams = [pipeline.sources[each] for each in pipeline.streams(name)]
+        found[f"dead-letters-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
     for name, output in pipeline.outputs.items():
         streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
         found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
+        if f"sink-{name}" in pipeline.sized:
+            found[f"dead-letters-sink-{name}"] = found[f"sink-{name}"]
     return found
 
 
@@ -147,6 +212,10 @@ class _Shift:
         wishes: Wishes,
         running: Run,
         spark: SparkSession,
+        teller: Teller,
+        watch: BrokerWatch,
+        topics: TopicWatch,
+        registries: Registries,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
@@ -154,13 +223,17 @@ class _Shift:
         self._brokers = brokers
         self._wishes = wishes
         self._run = running
-        self._teller = Teller(running, wishes.form, quiet=wishes.quiet)
+        self._teller = teller
+        self._watch = watch
+        self._topics = topics
+        self._registries = registries
         self._queries: dict[str, StreamingQuery] = {}
         self._writers: dict[str, Any] = {}
         self._tidied: dict[str, int | None] = {}
         self._stopping = threading.Event()
         self._committed: dict[TopicPartition, int] = {}
         self._complaint = ""
+        self._refused_at = 0.0
 
     def start(self) -> None:
         """Start every query; if one cannot be, none is left running."""
@@ -168,7 +241,8 @@ class _Shift:
 
         opened: dict[str, DataFrame] = {}
         frames: dict[str, DataFrame] = {}
-        for name, source in self._pipeline.sources.items():
+        for name, declared in self._pipeline.sources.items():
+            source = resolved(self._registries, name, declared)
             stream = source if isinstance(source, Topic) else source.stream
             opened[name] = sources.open_stream(
                 self._spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
@@ -179,12 +253,30 @@ class _Shift:
                 frames[name] = schemas.good(opened[name])
         starting = ""
         try:
-            for name in refusing(self._pipeline):
-                starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, opened[name])
+            written: dict[str, DataFrame] = {}
             for output in self._pipeline.outputs.values():
                 starting = f"sink-{output.name}"
-                self._start_sink(starting, output, frames)
+                written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+            check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
+            kept: Any = {"topic_ids": self._topics.topic_ids, "limit_bytes": self._letter_bytes()}
+            for name in refusing(self._pipeline):
+                starting = f"dead-letters-{name}"
+                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name, **kept))
+            for name, expected in self._pipeline.doubted.items():
+                starting = f"dead-letters-{name}"
+                failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
+                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name, **kept))
+            for name, sink in self._pipeline.sized.items():
+                starting = f"dead-letters-{name}"
+                output = self._pipeline.outputs[name.removeprefix("sink-")]
+                expectations.need_origin(written[output.name], output.dataset, "too_large='stop'")
+                large = sinks.too_large(written[output.name], sink, self._record_bytes(sink))
+                self._start_dead_letters(
+                    starting, dead_letters.rows(large, self._pipeline.name, output.dataset, **kept)
+                )
+            for output in self._pipeline.outputs.values():
+                starting = f"sink-{output.name}"
+                self._start_sink(starting, output, written[output.name])
         except PySparkException as failure:
             self._stop_queries()
             raise failures.analysis(starting, failure) from failure
@@ -198,34 +290,72 @@ class _Shift:
         try:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
-                    active = [each for each in self._queries.values() if each.isActive]
-                    if time.monotonic() - asked_at > ENDS_S:
+                    active = {name: each for name, each in self._queries.items() if each.isActive}
+                    self._run.ends = self._run.ends | self._watch.ends
+                    if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
-                        self._ask_ends()
+                        self._tell(active)
+                        self._topics.look(self._watch.topic_ids or self._topics.topic_ids)
                     self._look()
+                    if self._learned():
+                        continue
                     self._raise_failure()
                     if not active:
                         break
                     if not self._wishes.available_now:
                         self._tidy()
                     self._stopping.wait(LOOK_S)
+                self._teller.doing("stopping")
                 self._stop_queries()
                 self._look()
                 self._raise_failure()
+                self._ask_topics()
                 self._tidy()
                 self._ask_ends()
+        except Sentence:
+            raise
+        except Exception as failure:
+            if not has_ended():
+                raise
+            if not self._stopping.is_set():
+                raise failures.no_jvm(self._checkpoint.log_file) from failure
+            # Who stops a whole process group stops Spark's JVM, too. What it had not finished is done again.
         finally:
             self._stop_queries()
             self._run.seconds = time.monotonic() - self._run.began
-        self._teller.end(self._pipeline.dead_letters)
 
-    def _start_dead_letters(self, name: str, held: DataFrame) -> None:
-        letters = dead_letters.records(held, self._pipeline.name)
+    def _tell(self, active: Mapping[str, StreamingQuery]) -> None:
+        """What the run does now, or what keeps it from doing anything."""
+        away = self._watch.away
+        if away:
+            self._teller.doing(f"waiting for {away}")
+            return
+        statuses = {}
+        for name, query in active.items():
+            batch = self._checkpoint.begun(name) if self._checkpoint.is_local else self._run.queries[name].batches
+            statuses[name] = (str(query.status["message"]), batch)
+        busy = doing(statuses)
+        self._teller.doing(busy or "waiting for records", idle=not busy)
+
+    def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
         written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
-        self._launch(name, written.option("topic", self._pipeline.dead_letters))
+        written = written.option("topic", self._pipeline.dead_letters).options(**self._pipeline.dead_letter_options)
+        self._launch(name, written)
 
-    def _start_sink(self, name: str, output: Output, frames: dict[str, DataFrame]) -> None:
-        rows = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
+    def _letter_bytes(self) -> int:
+        """How large a dead letter may be: what producers send, and what the topic takes."""
+        if not refusing(self._pipeline) and not self._pipeline.has_letters_of_rows:
+            return dead_letters.LIMIT_BYTES
+        return self._limit(self._pipeline.dead_letter_options, self._pipeline.dead_letters)
+
+    def _record_bytes(self, sink: sinks.ToTopic) -> int:
+        return self._limit(dict(sink.options), sink.name)
+
+    def _limit(self, options: Mapping[str, str], topic: str) -> int:
+        sent = int(options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
+        return min(sent, self._brokers.largest_batch(topic) or sent)
+
+    def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
         self._launch(
             name,
             sinks.writer(
@@ -235,7 +365,22 @@ class _Shift:
                 bootstrap=self._brokers.bootstrap,
                 base=self._wishes.data,
                 writer_id=f"{self._checkpoint.writer_id}/{output.name}",
+                following=self._following(name),
+                limit_bytes=self._record_bytes(self._pipeline.sized[name]) if name in self._pipeline.sized else None,
             ),
+        )
+
+    def _following(self, query: str) -> Following:
+        """What a table asks: from where its rows come, and whether older ones may still come."""
+        streams = streams_of(self._pipeline)[query]
+        names = {name for each in streams for name in each.topics}
+        only = min(names) if len(names) == 1 and not any(each.pattern for each in streams) else None
+        place = Path(self._checkpoint.query(query))
+        return Following(
+            topic=only,
+            ids=lambda: self._topics.incarnations,
+            positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
+            ends=lambda: dict(self._run.ends),
         )
 
     def _launch(self, name: str, writer: Any) -> None:
@@ -255,8 +400,9 @@ class _Shift:
             count = self._run.queries[name]
             for report in reports_after(query, count.last_report):
                 news |= count.note(report)
-        if news:
+        if news or (self._complaint and time.monotonic() - self._refused_at > AGAIN_S):
             self._commit()
+        if news:
             self._teller.batch()
 
     def _tidy(self) -> None:
@@ -274,10 +420,10 @@ class _Shift:
                 continue
             query = self._queries[f"sink-{name}"]
             going_on = query.isActive
-            query.stop()
-            done = compact(self._spark, place)
-            if not self._wishes.quiet:
-                complain(done.sentence(name))
+            with self._teller.during(f"putting small files of {name} together"):
+                query.stop()
+                done = compact(self._spark, place)
+            self._teller.note(done.sentence(name))
             if going_on and not self._stopping.is_set():
                 self._look()  # What the query that ends now has reported; the next one starts with no reports.
                 self._queries[f"sink-{name}"] = self._writers[f"sink-{name}"].start()
@@ -289,22 +435,51 @@ class _Shift:
             return
         complaint = self._brokers.commit(self._pipeline.group, fresh)
         if complaint:
-            if complaint != self._complaint:
-                complain(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
+            self._refused_at = time.monotonic()
+            if not self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are not committed for now: {complaint}.")
         else:
             self._committed |= fresh
+            if self._complaint:
+                self._teller.say(f"offsets of group {self._pipeline.group} are committed again.")
         self._complaint = complaint
 
     def _ask_ends(self) -> None:
-        topics = {at.topic for at in self._run.positions()}
-        if not topics:
-            topics = {
-                name for streams in streams_of(self._pipeline).values() for each in streams for name in each.topics
-            }
+        """For the summary; a run does not wait for brokers that are away."""
+        if self._watch.away:
+            return
+        streams = [each for read in streams_of(self._pipeline).values() for each in read]
         try:
-            self._run.ends = self._brokers.ends(topics)
+            topics = {at.topic for at in self._run.positions()} or {at.topic for at in self._run.ends}
+            self._run.ends = self._brokers.spans(topics, read_committed=_read_committed(streams))[1]
         except Sentence:
-            return  # The lag stays as old as it is; the queries notice by themselves that nobody answers.
+            return  # The lag stays as old as it is.
+
+    def _learned(self) -> bool:
+        """Whether a query has stopped for a schema that it did not know: it is asked for, and all begin again with it,
+        each with the batch that it was at."""
+        from pyspark.errors import PySparkException
+
+        fresh = False
+        for query in self._queries.values():
+            failure = query.exception() if not query.isActive else None
+            wanted = failures.new_schema(failure) if isinstance(failure, PySparkException) else None
+            fresh |= wanted is not None and self._registries.learn(*wanted)
+        if fresh:
+            self._stop_queries()
+            self._look()
+            self.start()
+        return fresh
+
+    def _ask_topics(self, *, failed: bool = False) -> None:
+        """Whether they are those that the run began with; where nobody can tell, the queries notice it themselves."""
+        if self._watch.away:
+            return
+        try:
+            now = self._topics.ask()
+        except Sentence:
+            return
+        self._topics.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
         from pyspark.errors import PySparkException
@@ -312,49 +487,87 @@ class _Shift:
         for name, query in self._queries.items():
             failure = query.exception() if not query.isActive else None
             if isinstance(failure, PySparkException):
+                self._ask_topics(failed=True)  # What Spark says of it then is not what is wrong.
                 raise failures.sentence(
-                    name, failure, checkpoint=self._checkpoint.place, log_file=self._checkpoint.log_file
+                    name,
+                    failure,
+                    checkpoint=self._checkpoint.place,
+                    log_file=self._checkpoint.log_file,
+                    reset_command=self._checkpoint.reset_command(
+                        sink=name.removeprefix("sink-") if name.startswith("sink-") else None
+                    ),
                 )
 
     def _stop_queries(self) -> None:
-        for query in self._queries.values():
-            if query.isActive:
-                query.stop()
+        try:
+            for query in self._queries.values():
+                if query.isActive:
+                    query.stop()
+        except Exception:
+            if not has_ended():
+                raise
 
 
 def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:
-    """Take up where the checkpoint says that each query is, and say what was lost since."""
+    """Take up where the checkpoint says that each query is, say what was lost since, and see how much is to be done."""
     for name, offsets in checkpoint.committed().items():
         running.queries[name].offsets = dict(offsets)
+    streams = [each for read in streams_of(pipeline).values() for each in read]
+    behind = {name: each.offsets for name, each in running.queries.items() if each.offsets}
+    topics = {at.topic for offsets in behind.values() for at in offsets} | brokers.names(streams)
+    begins, ends = brokers.spans(topics, read_committed=_read_committed(streams))
+    _see_beginnings(running, pipeline, begins, ends)
+    running.ends = ends
     if wishes.available_now:
-        running.goal = _goal(running, pipeline, brokers)
-    read_up_to: dict[TopicPartition, int] = {}
-    for each in running.queries.values():
-        for at, offset in each.offsets.items():
-            read_up_to[at] = min(offset, read_up_to.get(at, offset))
-    if not read_up_to:
-        return
-    topics = {at.topic for at in read_up_to}
-    gone = lost(read_up_to, brokers.beginnings(topics), brokers.ends(topics))
+        running.aim(ends)
+    gone = lost_by_query(behind, begins, ends)
     if gone and not wishes.allow_data_loss:
         raise Sentence(
-            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over with "
-            "`odradek pipeline reset`."
+            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over: "
+            f"`{checkpoint.reset_command()}`."
         )
     positions = running.positions()
     if positions and not gone:
         brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
 
 
-def _goal(running: Run, pipeline: Pipeline, brokers: Brokers) -> int:
-    """How many records there are to read for the query that reads most; 0 where a source begins who knows where."""
-    goals = [0]
-    for query, streams in streams_of(pipeline).items():
-        topics = {name for each in streams for name in each.topics}
-        if not running.queries[query].is_dead_letters and all(each.starting == "earliest" for each in streams):
-            starts = {**brokers.beginnings(topics), **running.queries[query].offsets}
-            goals.append(sum(max(end - starts.get(at, end), 0) for at, end in brokers.ends(topics).items()))
-    return max(goals)
+def resolved(registries: Registries, name: str, source: Source) -> Source:
+    """A source with the schemas that its records were written with, as far as they are known."""
+    stream = source if isinstance(source, Topic) else source.stream
+    known = replace(stream, schema=registries.resolve(name, stream.schema, stream.topics))
+    return known if isinstance(source, Topic) else replace(source, stream=known)
+
+
+def _topic_watch(
+    pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, say: Callable[[str], None]
+) -> TopicWatch:
+    streams = [each for read in streams_of(pipeline).values() for each in read]
+    return TopicWatch(
+        checkpoint,
+        brokers,
+        names={name for each in streams for name in each.topics},
+        patterns={each.pattern for each in streams if each.pattern},
+        say=say,
+    )
+
+
+def _see_beginnings(
+    running: Run, pipeline: Pipeline, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    """Where queries begin with partitions of which they have finished no batch. One that is new to a checkpoint is read
+    from its beginning."""
+    for name, streams in streams_of(pipeline).items():
+        count = running.queries[name]
+        for at, begin in begins.items():
+            starting = {each.starting for each in streams if each.reads(at.topic)}
+            if count.offsets or starting == {"earliest"}:
+                count.begins[at] = begin
+            elif starting == {"latest"} and at in ends:
+                count.begins[at] = ends[at]
+
+
+def _read_committed(streams: Iterable[Topic]) -> bool:
+    return all(each.read_committed for each in streams)
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 PIPELINE = '''"""{name}: words of lines, counted."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 pipeline = Pipeline("{name}")
 pipeline.source("lines", sources.topic("{name}-lines", value=schemas.text()))

@@ -7,10 +7,19 @@ a reason is a dead letter, and both halves are made from the same columns.
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.pipelines import avro as avro_values
+from odradek.apps.pipelines.fitting import (
+    EPOCHS,
+    as_written,
+    misfit,
+    moments,
+    nothing_behind,
+    with_moments_as_written,
+)
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:
@@ -23,8 +32,6 @@ META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_d
 REASON = "_reason"
 ORIGINAL = "_original"
 CORRUPT = "_corrupt"
-REGISTRY_PREFIX_BYTES = 5
-"""A zero byte and the number of a schema, which serializers that use a registry write before the data."""
 
 
 @value
@@ -36,24 +43,72 @@ class Schema:
     """JSON: columns as in SQL (`id string, total double`). Avro: the schema, as JSON."""
     required: tuple[str, ...] = ()
     registry_prefix: bool = False
+    epoch: str | None = None
+    """JSON: what numbers count where a timestamp is declared; None: they are no timestamps."""
+    registry: str = ""
+    registry_options: tuple[tuple[str, str], ...] = ()
+    writers: tuple[avro_values.Writer, ...] = ()
+    """Avro: what records were written with, by the ids before them; declared, or told by the registry."""
+    label: str = ""
+    """Avro: the source that asks its registry for ids that are not among the writers; empty where there is none."""
+    lossy: bool = False
+    """JSON: let Spark round, cut and wrap what does not fit, and ignore what is behind the object."""
 
 
-def json(fields: str, *, required: Sequence[str] = ()) -> Schema:
-    """Objects with these fields; `required` ones may not be missing or null."""
+def json(fields: str, *, required: Sequence[str] = (), epoch: str | None = None, lossy: bool = False) -> Schema:
+    """Objects with these fields; `required` ones may not be missing or null.
+
+    A record is bad if there is anything behind the object, or a value that its column cannot hold exactly: 1.005 in a
+    decimal(10,2), 1e400 in a double, more digits than microseconds have. With `lossy` it is taken as Spark takes it,
+    rounded and cut. Numbers are timestamps only where `epoch` says what they count since 1970: s, ms, us or ns.
+    """
     if not fields.strip():
         raise Sentence("schemas.json needs its fields, such as schemas.json('id string, total double').")
-    return Schema("json", fields, tuple(required))
+    if epoch is not None and epoch not in EPOCHS:
+        raise Sentence(f"epoch may be {', '.join(EPOCHS)}, not {epoch!r}.")
+    if epoch is not None and lossy:
+        raise Sentence("with lossy, numbers count seconds where a timestamp is declared: leave epoch out, or lossy.")
+    return Schema("json", fields, tuple(required), epoch=epoch, lossy=lossy)
 
 
-def avro(schema: str, *, required: Sequence[str] = (), registry_prefix: bool = False) -> Schema:
-    """Records of this Avro schema (its JSON), behind the registry's five bytes or not."""
+def avro(
+    schema: str,
+    *,
+    required: Sequence[str] = (),
+    registry_prefix: bool = False,
+    registry: str | None = None,
+    registry_options: Mapping[str, str] | None = None,
+    ids: Mapping[int, str] | None = None,
+) -> Schema:
+    """Records of this Avro schema (its JSON); with `registry_prefix` behind a zero byte and the id of another schema.
+
+    That is the schema that a record was written with. It is found in a `registry` (its address, or none where the
+    properties say schema.registry.url) or among `ids`, and resolved to this one by Avro's rules. Options of the
+    registry are called as Confluent's clients call them: basic.auth.user.info, bearer.auth.token.
+    """
+    _check_record(schema)
+    for each in (ids or {}).values():
+        _check_record(each)
+    if ids is not None and registry is not None:
+        raise Sentence("schemas.avro takes registry='…' or ids={…}, not both.")
+    return Schema(
+        "avro",
+        schema,
+        tuple(required),
+        registry_prefix or registry is not None or ids is not None,
+        registry=registry or "",
+        registry_options=tuple(sorted((registry_options or {}).items())),
+        writers=tuple(avro_values.Writer(int(number), each) for number, each in sorted((ids or {}).items())),
+    )
+
+
+def _check_record(schema: str) -> None:
     try:
         declared = json_text.loads(schema)
     except ValueError as wrong:
         raise Sentence(f"schemas.avro needs an Avro schema as JSON, and this is none: {wrong}.") from wrong
     if not isinstance(declared, dict) or declared.get("type") != "record":
         raise Sentence("schemas.avro needs the schema of a record: its type is to be 'record'.")
-    return Schema("avro", schema, tuple(required), registry_prefix)
 
 
 def text() -> Schema:
@@ -115,11 +170,23 @@ def bad(held: DataFrame) -> DataFrame:
     return held.where(F.col(REASON).isNotNull())
 
 
-def encoded(rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str]) -> DataFrame:
-    """Rows as records for Spark's Kafka sink: `key` names the column that becomes the key."""
+def encoded(
+    rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str], deleted: str | None = None
+) -> DataFrame:
+    """Rows as records for Spark's Kafka sink: `key` names the column that becomes the key, `deleted` the one that says
+    where the value is null."""
+    return rows.select(*record_columns(rows, schema, key=key, headers=headers, deleted=deleted))
+
+
+def record_columns(
+    rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[str, str], deleted: str | None = None
+) -> list[Column]:
+    """The parts of those records."""
     from pyspark.sql import functions as F
 
-    columns = [name for name in rows.columns if name not in META]
+    if deleted is not None and deleted not in rows.columns:
+        raise Sentence(f"the column {deleted} is to say what is deleted; there are only {', '.join(rows.columns)}.")
+    columns = [name for name in rows.columns if name not in (*META, deleted)]
     match schema.kind:
         case "json":
             content = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns])).cast("binary")
@@ -131,6 +198,8 @@ def encoded(rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[s
             if "value" not in columns:
                 raise Sentence(f"a sink of {schema.kind} needs a column called value; there are {', '.join(columns)}.")
             content = F.col("value").cast("binary")
+    if deleted is not None:
+        content = F.when(~F.coalesce(F.col(f"`{deleted}`"), F.lit(False)), content)
     parts = [content.alias("value")]
     if key is not None:
         if key not in rows.columns:
@@ -139,7 +208,7 @@ def encoded(rows: DataFrame, schema: Schema, *, key: str | None, headers: dict[s
     if headers:
         pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in headers.items()]
         parts.append(F.array(*pairs).alias("headers"))
-    return rows.select(*parts)
+    return parts
 
 
 class _Reading:
@@ -169,16 +238,27 @@ class _Reading:
             from pyspark.sql.types import StringType, StructType
 
             assert self._struct is not None
-            wanted = StructType([*self._struct.fields]).add(CORRUPT, StringType())
+            text_value = F.col("value").cast("string")
+            epoch = self._schema.epoch
+            plain = self._struct if epoch is None else with_moments_as_written(self._struct)
+            assert isinstance(plain, StructType)
+            wanted = StructType([*plain.fields]).add(CORRUPT, StringType())
             options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-            return records.withColumn("_parsed", _once(F.from_json(F.col("value").cast("string"), wanted, options)))
+            held = records.withColumn("_parsed", _once(F.from_json(text_value, wanted, options)))
+            if epoch is not None:
+                whole = StructType([*self._struct.fields]).add(CORRUPT, StringType())
+                held = held.withColumn("_parsed", _once(moments(F.col("_parsed"), whole, epoch)))
+            return (
+                held if self._schema.lossy else held.withColumn("_written", _once(as_written(text_value, self._struct)))
+            )
         if self._schema.kind == "avro":
-            from pyspark.sql.avro.functions import from_avro
-
-            data = F.expr(f"substring(value, {REGISTRY_PREFIX_BYTES + 1})")
-            source = data if self._schema.registry_prefix else F.col("value")
-            parsed = from_avro(source, self._schema.fields, {"mode": "PERMISSIVE"})
-            return records.withColumn("_parsed", _once(parsed))
+            schema = self._schema
+            if schema.registry_prefix:
+                envelope = avro_values.read_by_id(F.col("value"), schema.fields, schema.writers, schema.label)
+            else:
+                envelope = avro_values.read(F.col("value"), schema.fields)
+            held = records.withColumn("_envelope", _once(envelope))
+            return held.withColumn("_parsed", F.col("_envelope.body"))
         return records
 
     def columns(self) -> list[Column]:
@@ -204,22 +284,28 @@ class _Reading:
                 return F.coalesce(
                     F.when(~_is_utf8(F.col("value")), F.lit("the value is not UTF-8")),
                     F.when(F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull(), self._why_not_json()),
+                    *([] if self._schema.lossy else self._why_not_exactly()),
                     *missing,
                 )
             case "avro":
-                nothing = F.lit(True)
-                for name in self._names:
-                    nothing = nothing & F.col(f"_parsed.`{name}`").isNull()
-                wrong = [F.when(nothing, F.lit("the value is not Avro of the declared schema, or all of it is null"))]
+                whole, envelope = F.col("value"), F.col("_envelope")
                 if self._schema.registry_prefix:
-                    no_prefix = (F.length("value") < REGISTRY_PREFIX_BYTES) | (
-                        F.expr("substring(value, 1, 1)") != b"\0"
-                    )
-                    wrong.insert(0, F.when(no_prefix, F.lit("the value does not begin with a registry's five bytes")))
-                return F.coalesce(*wrong, *missing)
+                    wrong = avro_values.why_not_by_id(whole, envelope, self._schema.writers)
+                else:
+                    wrong = avro_values.why_not(whole, envelope)
+                return F.coalesce(wrong, *missing)
             case "text":
                 return F.when(~_is_utf8(F.col("value")), F.lit("the value is not UTF-8"))
         return F.lit(None).cast("string")
+
+    def _why_not_exactly(self) -> list[Column]:
+        """What Spark would have rounded, cut or passed over."""
+        from pyspark.sql import functions as F
+
+        assert self._struct is not None
+        text_value, written = F.col("value").cast("string"), F.col("_written")
+        more = F.when(~nothing_behind(text_value, written), F.lit("there is more behind the JSON object"))
+        return [more, misfit(F.col("_parsed"), written, text_value, self._struct, self._schema.epoch)]
 
     def _why_not_json(self) -> Column:
         """Which fields are of another type, as far as that can be said of the top level."""

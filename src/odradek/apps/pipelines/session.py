@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import lakes
-from odradek.apps.pipelines.java import cache_directory, find_java
+from odradek.apps.pipelines.java import Java, cache_directory, find_java
+from odradek.apps.terminal.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +58,18 @@ USUAL = {
 TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark prints every exception of a query with all its traces, although it raises it as well."""
 
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""A JVM for little work: it is gone before its better compiler and a collector with threads of its own would pay, and
+until then these two would take the cores from what they are there for. With one compiler the room for code would be a
+fifth of the usual, and a session that many tests share fills that."""
+
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+GONE_S = 2.0
+"""How long it may take until a JVM that does not answer any more is seen to have ended."""
+
+During = Callable[[str], AbstractContextManager[None]]
+"""Hears what is waited for, and until when."""
+
 SHUFFLES = "spark.sql.shuffle.partitions"
 DEFAULT_MASTER = "local[*]"
 NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
@@ -67,12 +82,32 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     log_file: Path | None = None,
     formats: Sequence[str] = (),
+    brief: bool = False,
+    topics: bool = True,
+    during: During = lambda _: nullcontext(),
 ) -> SparkSession:
     """The session of this process; a new one unless there is one already, as under spark-submit.
 
     Everything that Spark's JVM says goes to `log_file`, if one is given: nobody wants it on the terminal, and those who
     look for the cause of a failure do. `formats` are those of tables that Spark does not bring: `delta`, `iceberg`.
+    With `brief`, the JVM is one for little work; without `topics`, it can read and write none, nor Avro. `during` hears
+    what is being waited for.
     """
+    with during("starting Spark"):
+        return _opened(name, master, conf or {}, log_file, formats, brief=brief, topics=topics, during=during)
+
+
+def _opened(
+    name: str,
+    master: str | None,
+    conf: Mapping[str, str],
+    log_file: Path | None,
+    formats: Sequence[str],
+    *,
+    brief: bool,
+    topics: bool,
+    during: During,
+) -> SparkSession:
     try:
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
@@ -85,28 +120,33 @@ def open_session(
         return running
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {
-        **settings_for(master if master or submitted else DEFAULT_MASTER),
+        **settings_for(master if master or submitted else DEFAULT_MASTER, brief=brief),
         **lakes.settings_of(formats),
-        **(conf or {}),
+        **conf,
     }
     builder = SparkSession.builder.appName(name)
     if submitted:
         settings.pop("spark.master", None)  # spark-submit has decided where it runs.
     else:
-        settings |= connector(os.environ, settings, formats)
-        _launch(settings, log_file)
+        jars = connector(os.environ, settings, formats, topics=topics)
+        settings |= jars
+        with during("looking for Java"):
+            java = find_java(os.environ)
+        with during("fetching Spark's Kafka connector, this once" if "spark.jars.ivy" in jars else "starting the JVM"):
+            _launch(settings, log_file, java)
     for key, setting in settings.items():
         builder = builder.config(key, setting)
-    session: SparkSession = builder.getOrCreate()
+    with during("opening the session"):
+        session: SparkSession = builder.getOrCreate()
     where = session.sparkContext.master or ""
-    if submitted and where.startswith("local") and SHUFFLES not in (conf or {}):
+    if submitted and where.startswith("local") and SHUFFLES not in conf:
         session.conf.set(SHUFFLES, str(width(where)))  # Not Spark's 200, each of which would keep state of its own.
     return session
 
 
-def settings_for(master: str | None) -> dict[str, str]:
+def settings_for(master: str | None, *, brief: bool = False) -> dict[str, str]:
     """The usual settings; on one machine, nothing listens to the outside and shuffles are as wide as the cores."""
-    settings = dict(USUAL)
+    settings = {**USUAL, **({JVM_OPTIONS: BRIEF_JVM} if brief else {})}
     if master is None:
         return settings
     settings["spark.master"] = master
@@ -130,7 +170,7 @@ def width(master: str) -> int:
 
 
 def connector(
-    environment: Mapping[str, str], settings: Mapping[str, str], formats: Sequence[str] = ()
+    environment: Mapping[str, str], settings: Mapping[str, str], formats: Sequence[str] = (), *, topics: bool = True
 ) -> dict[str, str]:
     """How Spark gets the Kafka connector, and what table formats need: from jars fetched before, else by fetching them.
 
@@ -140,41 +180,52 @@ def connector(
         return {}
     ivy = cache_directory(environment) / "ivy"
     wanted = [lakes.FORMATS[name] for name in formats]
-    fetched = [ivy / "jars" / name for name in (*JARS, *(jar for each in wanted for jar in each.jars))]
+    if not wanted and not topics:
+        return {}
+    fetched = [
+        ivy / "jars" / name for name in (*(JARS if topics else ()), *(jar for each in wanted for jar in each.jars))
+    ]
     if all(jar.is_file() and jar.stat().st_size for jar in fetched):
         return {"spark.jars": ",".join(map(str, fetched))}
     return {
-        "spark.jars.packages": ",".join([CONNECTOR, AVRO, *(each.package for each in wanted)]),
+        "spark.jars.packages": ",".join([*((CONNECTOR, AVRO) if topics else ()), *(each.package for each in wanted)]),
         "spark.jars.excludes": ",".join(IN_SPARK),
         "spark.jars.ivy": str(ivy),
     }
 
 
-def _launch(settings: Mapping[str, str], log_file: Path | None) -> None:
+def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> None:
     """Start the JVM; what it says goes to the file, and why it did not start becomes a Sentence."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    java = find_java(os.environ)
     os.environ["JAVA_HOME"] = java.home
     # Python on executors must be this one, with the same packages; and a master of this machine needs no other address.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # What Spark's pandas would warn about, and then do itself.
+    # Spark's scripts first start a small JVM that only writes down how the real one is to be started.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)
     if settings.get("spark.master", "").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
     for key, setting in settings.items():
         conf.set(key, setting)
+    logging.getLogger().addFilter(_is_not_of_the_gateway)
     with _output(log_file) as output:
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, {} if output is None else {"stdout": output, "stderr": output}
             )
         except PySparkRuntimeError as failure:
-            raise Sentence(_why_no_jvm(log_file, failure)) from failure
+            raise Sentence(why_no_jvm(log_file, failure)) from failure
         # The context would start a JVM of its own, with its noise on the terminal.
         SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _is_not_of_the_gateway(record: logging.LogRecord) -> bool:
+    """Py4J tells the root logger, with its traces, of every call that a JVM which has ended does not answer."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextlib.contextmanager
@@ -187,15 +238,37 @@ def _output(log_file: Path | None) -> Iterator[int | None]:
         yield output.fileno()
 
 
-def _why_no_jvm(log_file: Path | None, failure: Exception) -> str:
+def why_no_jvm(log_file: Path | None, failure: Exception) -> str:
+    """A sentence about a JVM that has not come up, from what it said itself where it said anything."""
     told = log_file.read_text(errors="replace") if log_file is not None and log_file.exists() else ""
     if "UNRESOLVED DEPENDENCIES" in told or "unresolved dependency" in told:
         return (
             f"cannot fetch Spark's Kafka connector and table formats ({CONNECTOR}, …): go online for the first run, "
             "or name their jars with --conf spark.jars=FILE,FILE."
         )
-    where = f"; what it said is in {log_file}" if log_file is not None else ""
-    return f"Spark did not start ({str(failure).rstrip('.').splitlines()[0]}){where}."
+    where = f"; all that it said is in {log_file}" if log_file is not None else ""
+    return f"Spark did not start: {_spoken(told) or str(failure).splitlines()[0].rstrip('.')}{where}."
+
+
+_REASONS = re.compile(r'^(?:Exception in thread "main" (?:[\w$.]+: )?(?:\[\w+\] )?|(?=Invalid ))(.+)$', re.M)
+
+
+def _spoken(told: str) -> str:
+    """Why a JVM ended, from what it said: the newest exception of its main thread, or why there was no JVM at all."""
+    reasons = _REASONS.findall(told)
+    return str(reasons[-1]).rstrip(".") if reasons else ""
+
+
+def has_ended() -> bool:
+    """Whether this process's JVM has gone, be it killed or told to stop together with it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if not isinstance(process, subprocess.Popen):
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=GONE_S)
+    return process.returncode is not None
 
 
 def stop_session(session: SparkSession) -> None:

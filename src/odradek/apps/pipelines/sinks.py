@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import lakes, schemas
+from odradek.apps.pipelines import lakes, schemas, tables
 from odradek.apps.pipelines.schemas import Schema
-from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.pipelines.tables import Following, TableWriter
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+TOO_LARGE = ("stop", "dead-letter")
+SPARE_BYTES = 128
+"""What a batch of one record needs beside its contents, and some."""
+
 MODES = ("append", "update", "complete")
-CURRENT = "_current"
-KEPT_VERSIONS = 2
-"""Versions of a table that stay on disk: the current one, and the one that readers may still be reading."""
 
 
 @value
@@ -75,6 +73,12 @@ class ToTopic:
     key: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     partitions: int = -1
+    deleted: str | None = None
+    """The column that says of which rows the value is null: a tombstone."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    too_large: str = "stop"
+    """What becomes of rows whose records the topic does not take."""
 
     @property
     def text(self) -> str:
@@ -133,12 +137,31 @@ def topic(
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
     partitions: int = -1,
+    deleted: str | None = None,
+    options: Mapping[str, str] | None = None,
+    too_large: str = "stop",
 ) -> ToTopic:
     """Write rows as records: all columns as a JSON object unless `value` says otherwise; `key` names a column.
 
-    The topic is created if it is not there, with `partitions` (-1: the broker's choice).
+    Where the column `deleted` is true, the value is null: a tombstone, by which a compacted topic forgets the key.
+    The topic is created if it is not there, with `partitions` (-1: the broker's choice). `options` are Spark's,
+    `kafka.*` for its producers: kafka.max.request.size for records of more than a megabyte. `too_large` says what
+    becomes of rows whose records are larger than that: they `stop` the run, or each is a `dead-letter`.
     """
-    return ToTopic(name, value or Schema("json"), key, tuple(sorted((headers or {}).items())), partitions)
+    if too_large not in TOO_LARGE:
+        raise Sentence(f"too_large may be {' or '.join(TOO_LARGE)}, not {too_large!r}.")
+    if deleted is not None and key is None:
+        raise Sentence(f"sinks.topic({name!r}, deleted={deleted!r}) needs a key: a tombstone says which key is gone.")
+    return ToTopic(
+        name,
+        value or Schema("json"),
+        key,
+        tuple(sorted((headers or {}).items())),
+        partitions,
+        deleted,
+        tuple(sorted((options or {}).items())),
+        too_large,
+    )
 
 
 def console(rows: int = 20) -> Console:
@@ -146,34 +169,76 @@ def console(rows: int = 20) -> Console:
     return Console(rows)
 
 
-def writer(rows: DataFrame, sink: Sink, *, mode: str, bootstrap: str, base: str, writer_id: str) -> DataStreamWriter:
-    """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does."""
+def writer(
+    rows: DataFrame,
+    sink: Sink,
+    *,
+    mode: str,
+    bootstrap: str,
+    base: str,
+    writer_id: str,
+    following: Following | None = None,
+    limit_bytes: int | None = None,
+) -> DataStreamWriter:
+    """What Spark will do with a stream of rows; `writer_id` stays the same as long as the checkpoint does, `following`
+    is what tables ask about their topics, and of a topic's records those beyond the limit are left out."""
     match sink:
         case Parquet() | LakeTable():
             shaped = rows if sink.files is None else rows.coalesce(sink.files)
             place = located(base, sink.path)
             if isinstance(sink, LakeTable) and sink.format == "iceberg":
-                table = lakes.make_iceberg(rows, place, sink.partition_by)
+                table, rows = lakes.make_iceberg(rows, place, sink.partition_by)
+                shaped = rows if sink.files is None else rows.coalesce(sink.files)
                 # Rows come in no order of partitions, so a task keeps a file open for each.
                 written = shaped.writeStream.outputMode(mode).format("iceberg").option("fanout-enabled", "true")
                 return written.option("path", table)
             kind = "parquet" if isinstance(sink, Parquet) else sink.format
             written = shaped.writeStream.outputMode(mode).format(kind).option("path", place)
+            if kind == "delta":
+                written = written.option("mergeSchema", "true")  # Columns may be added, as in the other sinks.
             return written.partitionBy(*sink.partition_by) if sink.partition_by else written
         case ParquetTable():
-            _need_columns(rows, (sink.key, sink.deleted, "_timestamp", "_offset", "_partition"), sink)
-            merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id)
+            following = following or Following("")
+            wanted = (sink.key, sink.deleted, "_timestamp", "_offset", "_partition")
+            _need_columns(rows, wanted if following.topic is not None else (*wanted, "_topic"), sink)
+            merging = TableWriter(located(base, sink.path), sink.key, sink.deleted, writer_id, following)
             return rows.writeStream.outputMode(mode).foreachBatch(merging)
         case ToTopic():
-            records = schemas.encoded(rows, sink.schema, key=sink.key, headers=dict(sink.headers))
+            records = rows.select(*_record(rows, sink))
+            if limit_bytes is not None:
+                records = records.where(_record_size(sink, "") <= limit_bytes)
             return (
                 records.writeStream.outputMode(mode)
                 .format("kafka")
                 .option("kafka.bootstrap.servers", bootstrap)
                 .option("topic", sink.name)
+                .options(**dict(sink.options))
             )
         case Console():
             return rows.writeStream.outputMode(mode).foreachBatch(_Printing(sink.rows))
+
+
+def too_large(rows: DataFrame, sink: ToTopic, limit_bytes: int) -> DataFrame:
+    """The rows whose records are larger than the limit, with the reason."""
+    from pyspark.sql import functions as F
+
+    held = rows.withColumn("_record", F.struct(*_record(rows, sink)))
+    size = _record_size(sink, "_record.")
+    reason = F.concat(F.lit(f"the record for topic {sink.name} is too large: "), size.cast("string"), F.lit(" bytes"))
+    return held.where(size > limit_bytes).withColumn(schemas.REASON, reason).drop("_record")
+
+
+def _record(rows: DataFrame, sink: ToTopic) -> list[Column]:
+    return schemas.record_columns(rows, sink.schema, key=sink.key, headers=dict(sink.headers), deleted=sink.deleted)
+
+
+def _record_size(sink: ToTopic, place: str) -> Column:
+    """How large a record is with the batch that it needs."""
+    from pyspark.sql import functions as F
+
+    fixed = SPARE_BYTES + sum(len(name.encode()) + len(held.encode()) + 10 for name, held in sink.headers)
+    size = F.coalesce(F.length(f"{place}value"), F.lit(0)) + fixed
+    return size + F.coalesce(F.length(f"{place}key"), F.lit(0)) if sink.key is not None else size
 
 
 def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: str) -> DataFrame:
@@ -184,59 +249,25 @@ def read(spark: SparkSession, sink: Parquet | LakeTable | ParquetTable, base: st
             return read_table(spark, place)
         case LakeTable():
             return spark.read.format(sink.format).load(place)
-    return spark.read.parquet(place)
+    return read_lake(spark, place)
+
+
+def read_lake(spark: SparkSession, place: str) -> DataFrame:
+    """The rows of files that `parquet` writes, with the columns that any of them has.
+
+    Spark alone takes the columns of one file for those of all, so those that were added later are not seen.
+    """
+    return spark.read.option("mergeSchema", "true").parquet(place)
 
 
 def read_table(spark: SparkSession, place: str) -> DataFrame:
     """The current version of a table that `parquet_table` keeps."""
-    current = _current(Path(place))
-    if current is None:
-        raise Sentence(f"there is no table in {place} yet: run the pipeline that keeps it.")
-    return spark.read.parquet(str(Path(place, current["version"])))
+    return tables.read_table(spark, place)
 
 
 def located(base: str, path: str) -> str:
     """A path of a pipeline under the directory for its data, unless it is absolute or names a file system."""
     return path if "://" in path else os.path.join(base, path)
-
-
-class TableWriter:
-    """Merges batches into a table of the local disk, one version after the other."""
-
-    def __init__(self, place: str, key: str, deleted: str, writer_id: str) -> None:
-        if "://" in place:
-            raise Sentence(f"sinks.parquet_table keeps its table on a local disk, not in {place}; see sinks.delta.")
-        self._place = Path(place)
-        self._key = key
-        self._deleted = deleted
-        self._writer_id = writer_id
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        current = _current(self._place)
-        if current is not None and current["writer"] == self._writer_id and current["batch"] >= batch_id:
-            return  # The crash came after this batch was merged and before Spark noted that it was.
-        rows = batch
-        if current is not None:
-            from pyspark.sql import functions as F
-
-            before = batch.sparkSession.read.parquet(str(self._place / current["version"]))
-            rows = before.withColumn(self._deleted, F.lit(False)).unionByName(batch, allowMissingColumns=True)
-        merged = latest_per_key(rows, key=self._key, deleted=self._deleted)
-        number = 0 if current is None else int(current["version"].rpartition("-")[2]) + 1
-        version = f"version-{number}"
-        merged.write.mode("overwrite").parquet(str(self._place / version))
-        self._point_to({"version": version, "writer": self._writer_id, "batch": batch_id})
-        for old in self._place.glob("version-*"):
-            if int(old.name.rpartition("-")[2]) <= number - KEPT_VERSIONS:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def _point_to(self, current: dict[str, object]) -> None:
-        fresh = self._place / f"{CURRENT}.new"
-        with fresh.open("w") as file:
-            json.dump(current, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._place / CURRENT)
 
 
 class _Printing:
@@ -246,14 +277,6 @@ class _Printing:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         print(f"batch {batch_id}")
         batch.show(self._rows, truncate=False)
-
-
-def _current(place: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads((place / CURRENT).read_text())
-    except FileNotFoundError:
-        return None
-    return found
 
 
 def _need_columns(rows: DataFrame, wanted: Sequence[str], sink: Sink) -> None:

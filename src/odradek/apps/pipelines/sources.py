@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines import schemas
 from odradek.apps.pipelines.schemas import Schema
 from odradek.apps.pipelines.transforms.latest import latest_per_key
+from odradek.apps.terminal.sentence import Sentence
 from odradek.values import value
 
 if TYPE_CHECKING:

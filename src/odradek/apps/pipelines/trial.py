@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.apps.cli.session import Session
 from odradek.apps.pipelines import sinks
 from odradek.apps.pipelines.brokers import Brokers
 from odradek.apps.pipelines.dead_letters import DeadLetter, read_dead_letters
@@ -17,6 +16,7 @@ from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.progress import Run
 from odradek.apps.pipelines.runner import Wishes, run
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
 from odradek.protocol.errors import KafkaError
 

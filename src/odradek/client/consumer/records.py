@@ -11,6 +11,7 @@ from odradek.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     crc_matches,
+    decode_fields,
     decode_records,
     iter_batches,
     read_header,
@@ -56,7 +57,10 @@ class FetchedRecords:
         self._data = data
         self._check_crcs = check_crcs
         self._aborted = sorted(aborted or (), key=lambda transaction: transaction.first_offset)
-        self._records = self._read()
+        self._pieces = self._read()
+        self._piece: list[ConsumerRecord] = []
+        self._taken = 0
+        """How many of the piece were handed out."""
         self._failure: KafkaError | None = None
 
     def take(self, count: int) -> list[ConsumerRecord]:
@@ -65,20 +69,30 @@ class FetchedRecords:
         A bad batch raises CORRUPT_MESSAGE or INVALID_RECORD, once all records before it have been taken.
         """
         taken: list[ConsumerRecord] = []
-        try:
-            if self._failure is None:
-                for record in self._records:
-                    taken.append(record)
-                    self.next_offset = record.offset + 1
-                    if len(taken) == count:
-                        break
-        except KafkaError as bad:
-            self._failure = bad
+        while len(taken) < count:
+            more = self._piece[self._taken : self._taken + count - len(taken)]
+            if more:
+                self._taken += len(more)
+                self.next_offset = more[-1].offset + 1
+                taken = taken + more if taken else more
+            elif not self._has_piece():
+                break
         if self._failure is not None and not taken:
             raise self._failure
         return taken
 
-    def _read(self) -> Iterator[ConsumerRecord]:
+    def _has_piece(self) -> bool:
+        if self._failure is not None:
+            return False
+        try:
+            self._piece = next(self._pieces, [])
+        except KafkaError as bad:
+            self._piece = []
+            self._failure = bad
+        self._taken = 0
+        return bool(self._piece)
+
+    def _read(self) -> Iterator[list[ConsumerRecord]]:
         topic, partition = self.partition
         aborting: set[int] = set()
         for batch in iter_batches(self._data):
@@ -90,19 +104,19 @@ class FetchedRecords:
                     ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch at offset {header.base_offset} is corrupt"
                 )
             if not self._is_hidden(header, batch, aborting):
-                for record in decode_records(batch):
-                    if record.offset >= self.next_offset:
-                        yield ConsumerRecord(
-                            topic,
-                            partition,
-                            record.offset,
-                            record.timestamp,
-                            record.key,
-                            record.value,
-                            record.headers,
-                            header.leader_epoch,
-                            bool(header.attributes & TIMESTAMP_TYPE_BIT),
+                leader_epoch = header.leader_epoch
+                is_append_time = bool(header.attributes & TIMESTAMP_TYPE_BIT)
+                for some in decode_fields(batch):
+                    start = self.next_offset
+                    records = [
+                        ConsumerRecord(
+                            topic, partition, offset, timestamp, key, content, headers, leader_epoch, is_append_time
                         )
+                        for key, content, headers, timestamp, offset in some
+                        if offset >= start
+                    ]
+                    if records:
+                        yield records
             self.next_offset = header.last_offset + 1
 
     def _is_hidden(self, header: BatchHeader, batch: memoryview, aborting: set[int]) -> bool:

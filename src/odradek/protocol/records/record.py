@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import native
+from odradek.protocol.records.native import Fields
+from odradek.protocol.records.native import Header as Header
 from odradek.values import value
-
-Header = tuple[str, bytes | None]
 
 
 @value
@@ -66,6 +67,9 @@ def write_record(
     headers: Sequence[Header] = (),
 ) -> None:
     """Append one record, with its length in front."""
+    if native.encode is not None:
+        out += native.encode(timestamp_delta, offset_delta, key, value, headers)
+        return
     body = bytearray(1)  # Attributes, of which no bit is used yet.
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -83,6 +87,12 @@ def read_record(
     data: bytes | memoryview, position: int, *, base_offset: int, base_timestamp: int
 ) -> tuple[Record, int]:
     """The record at this position and the position behind it; raises INVALID_RECORD on anything else."""
+    fields, end = read_fields(data, position, base_offset, base_timestamp)
+    return Record(*fields), end
+
+
+def read_fields(data: bytes | memoryview, position: int, base_offset: int, base_timestamp: int) -> tuple[Fields, int]:
+    """As `read_record`, what a record is made of."""
     length, position = read_varint(data, position)
     end = position + length
     if length < 0 or end > len(data):
@@ -100,14 +110,11 @@ def read_record(
         if name is None:
             raise malformed("a header without a name")
         header_value, at = _read_nullable(data, at, end)
-        try:
-            headers.append((name.decode(), header_value))
-        except UnicodeDecodeError:
-            raise malformed("a header's name is not UTF-8") from None
+        # As Java's consumers show it: Kafka takes any name, and one that is not UTF-8 must not end a reader.
+        headers.append((name.decode(errors="replace"), header_value))
     if at != end:
         raise malformed(f"a record of {length} bytes holds {at - position} bytes of fields")
-    record = Record(key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta)
-    return record, end
+    return (key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta), end
 
 
 def read_key_and_value(data: bytes, position: int) -> tuple[bytes | None, bytes | None, int]:

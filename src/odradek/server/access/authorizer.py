@@ -37,11 +37,18 @@ class Authorizer:
         self.rules = AccessRules(())
 
     def apply(self, acls: AclsImage) -> None:
-        if acls is not self._acls:
-            self._acls = acls
-            self.rules = AccessRules(
-                acls.by_id.values(), super_users=self._super_users, allow_if_no_acl=self._allow_if_no_acl
-            )
+        """If that fails only super users may do anything: a rule that is gone must not go on granting.
+
+        It is tried again with every commit.
+        """
+        if acls is self._acls:
+            return
+        self._acls = None
+        self.rules = AccessRules((), super_users=self._super_users)
+        self.rules = AccessRules(
+            acls.by_id.values(), super_users=self._super_users, allow_if_no_acl=self._allow_if_no_acl
+        )
+        self._acls = acls
 
 
 def allowed(caller: Caller, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:

@@ -121,10 +121,11 @@ class Quotas:
         """Whether anybody has a quota: then every request is metered."""
 
     def apply(self, image: ClientQuotasImage) -> None:
+        """If that fails the former ones stay in force, and it is tried again with the next commit."""
         if image is not self._image:
+            kinds = {kind: None for entity in image.by_entity for kind, _ in entity}
             self._image = image
             self._limits.clear()
-            kinds = {kind: None for entity in image.by_entity for kind, _ in entity}
             self.active = USER in kinds or CLIENT_ID in kinds
             self._limits_addresses = IP in kinds
             if not kinds:

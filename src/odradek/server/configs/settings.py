@@ -159,6 +159,15 @@ class NodeSettings:
         "Where Prometheus reads `/metrics` and anyone `/health`, as `http://host:port`; without it nowhere.",
     )
 
+    odradek_validate_records = Setting[str](
+        STRING,
+        "all",
+        "Whether each record of a producer's batch is looked at, as Kafka does it (`all`), or only the batch's header "
+        "(`headers`), which costs less and believes whoever may write: a batch that cannot be read then blocks its "
+        "partition for every consumer.",
+        Choices(("all", "headers")),
+    )
+
     # Connections and requests
     socket_request_max_bytes = Setting[int](
         INT, 104_857_600, "The largest request; a larger one closes its connection.", Range(1), HIGH

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.ids import NO_TIMESTAMP, Uuid
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.records.check import TakesLong
 from odradek.replication.partition import SOLE_REPLICA
 from odradek.server.handlers.fast_produce_one import refusal
+from odradek.server.handlers.produce_answers import ZSTD_VERSION, is_too_new
 from odradek.server.net.routes import CachedRequest, CachedRequestMaker
 from odradek.storage.log import NOT_PLAIN
 
@@ -101,12 +103,14 @@ class _Writing:
         partition = known.partition
         if partition.role is not SOLE_REPLICA:
             return None  # It has followers now, or is not here any more.
+        if self._version < ZSTD_VERSION and is_too_new(batch, self._version):
+            return None
         hosted = known.hosted
         log = partition.log
         try:
             base_offset = log.append_sole_replica(batch, partition.state.leader_epoch, self._clock.now_ms())
-        except KafkaError:
-            return None  # It will be found once more, by who counts and answers it.
+        except (KafkaError, TakesLong):
+            return None  # It will be found once more, by who counts and answers it, or has time for it.
         except OSError as failure:
             error = self._rooms.replicas.failed_append(hosted, batch, failure)
             listener_name = self.endpoint.listener_name

@@ -1,8 +1,8 @@
 """Produce to partitions of one topic, from the frame's bytes to the answer's, without an object for every field.
 
 That is what most producers send most of the time, and where a broker's CPU goes. Anything else (several topics, a
-transactional id, tagged fields, a partition that is not here, a log that syncs as it goes) returns None before anything
-was done, and the generic path takes over; a test holds the two equal.
+partition twice, a transactional id, tagged fields, a partition that is not here, a log that syncs as it goes) returns
+None before anything was done, and the generic path takes over; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
 from odradek.replication.partition import LEADER, SOLE_REPLICA
-from odradek.server.handlers.fast_produce_all import ALL, append_several_acks_all
+from odradek.server.handlers.fast_produce_all import ALL, append_several_acks_all, examined_at_once
 from odradek.server.handlers.leader_hints import LeaderHints
-from odradek.server.handlers.produce_answers import Outcome, generic_answer, is_transactional
+from odradek.server.handlers.produce_answers import Outcome, generic_answer, is_too_new, is_transactional
 from odradek.server.net.routes import FastAnswer, FastPath
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ def _before_9(version: int, listener_name: str) -> FastPath:
         if transaction != -1 or topics != 1 or found is None or name_size < 0:
             return None
         indexes, batches = found
+        if any(is_too_new(batch, version) for batch in batches):
+            return None
         outcomes = _append_all(rooms, rooms.replicas.find_all(topic, indexes), batches, acks)
         if outcomes is None:
             return None
@@ -191,6 +193,8 @@ def _batches(frame: memoryview, position: int) -> Batches | None:
         indexes.append(index)
         batches.append(frame[position:end])
         position = end + 1
+    if len(set(indexes)) < count:
+        return None
     # Neither the topic nor the request has tagged fields.
     return (indexes, batches) if len(frame) == position + 2 and not frame[position] and not frame[-1] else None
 
@@ -209,7 +213,7 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
         indexes.append(index)
         batches.append(frame[position : position + size])
         position += size
-    return (indexes, batches) if position == len(frame) else None
+    return (indexes, batches) if position == len(frame) and len(set(indexes)) == count else None
 
 
 def _appended(
@@ -241,10 +245,13 @@ def _append_all(
     now_ms = rooms.world.clock.now_ms()
     outcomes: list[Outcome] = []
     failed: KafkaError | None = None
-    for hosted, batch in zip(hosts, batches, strict=True):
-        assert hosted is not None
+    led = cast("list[HostedPartition]", hosts)
+    examined = examined_at_once(led, batches, now_ms)
+    if examined is None:
+        return None
+    for hosted, batch, known in zip(led, batches, examined, strict=True):
         try:
-            outcomes.append(replicas.append(hosted, batch, now_ms))
+            outcomes.append(replicas.append(hosted, batch, now_ms, examined=known))
         except KafkaError as error:
             failed = error
             outcomes.append(error)

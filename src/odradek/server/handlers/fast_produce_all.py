@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.server.handlers.produce_answers import Outcome, is_transactional
+from odradek.protocol.records.check import TakesLong
+from odradek.server.handlers.produce_answers import Outcome, is_transactional, takes_unpacking
 from odradek.server.waiting.deferred import Deferred
 from odradek.storage.log import AppendInfo
-from odradek.storage.validation import Origin
+from odradek.storage.validation import AT_ONCE_BYTES, Examined, Origin
 
 if TYPE_CHECKING:
     from odradek.server.partitions.hosted_partition import HostedPartition
@@ -55,6 +56,8 @@ def append_acks_all(
         return None
     try:
         info = rooms.replicas.append(hosted, batch, rooms.world.clock.now_ms(), Origin.CLIENT, True)
+    except TakesLong:
+        return None
     except KafkaError as error:
         return refuse(error)
     end_offset = info.last_offset + 1
@@ -139,6 +142,25 @@ class SeveralAcks(Deferred[list[Outcome]]):
             part.acked(ErrorCode.REQUEST_TIMED_OUT)
 
 
+def examined_at_once(
+    hosts: Sequence[HostedPartition], batches: list[memoryview], now_ms: int
+) -> list[Examined | None] | None:
+    """What a look into those of several batches shows that are compressed; None if it would take long.
+
+    Before the first is appended: nobody knows how much comes out of a compressed batch, and halfway through there is
+    no way back. Nor may a batch be changed by then, which the generic path has to find as it came.
+    """
+    try:
+        return [
+            hosted.partition.log.examine(memoryview(bytearray(batch)), now_ms, AT_ONCE_BYTES)
+            if takes_unpacking(batch)
+            else None
+            for hosted, batch in zip(hosts, batches, strict=True)
+        ]
+    except TakesLong:
+        return None
+
+
 def append_several_acks_all(
     rooms: Rooms,
     hosts: list[HostedPartition | None],
@@ -153,10 +175,13 @@ def append_several_acks_all(
     led = cast("list[HostedPartition]", hosts)
     append = rooms.replicas.append
     now_ms = rooms.world.clock.now_ms()
+    examined = examined_at_once(led, batches, now_ms)
+    if examined is None:
+        return None
     outcomes: list[Outcome] = []
-    for hosted, batch in zip(led, batches, strict=True):
+    for hosted, batch, known in zip(led, batches, examined, strict=True):
         try:
-            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True))
+            outcomes.append(append(hosted, batch, now_ms, Origin.CLIENT, True, known))
         except KafkaError as error:
             outcomes.append(error)
     deferred = SeveralAcks(outcomes)
@@ -167,7 +192,8 @@ def append_several_acks_all(
     deferred.asked = answer
     deferred.frame = _frame_of_several
     rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
-    rooms.fetch_wakeups.lend(led, batches, outcomes)
+    written = [batch if known is None else known.batch for batch, known in zip(batches, examined, strict=True)]
+    rooms.fetch_wakeups.lend(led, written, outcomes)
     return deferred
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.errors import KafkaError, MalformedFrame
 from odradek.protocol.primitives import decode_uvarint
+from odradek.protocol.records.check import TakesLong
 from odradek.server.handlers.fast_produce import fast_produce, needs_generic_path
 from odradek.server.handlers.fast_produce_all import append_acks_all
 from odradek.server.handlers.leader_hints import LeaderHints
-from odradek.server.handlers.produce_answers import generic_answer
+from odradek.server.handlers.produce_answers import generic_answer, is_too_new
 from odradek.server.net.routes import FastAnswer, FastPath
 from odradek.storage.log import AppendInfo
 
@@ -81,6 +82,8 @@ def _by_topic_id(listener_name: str, several: FastPath) -> FastPath:
             )
         try:
             info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(rooms, listener_name, 13, correlation_id, hosted, error, acks)
         return _answer(correlation_id, topic_id, index, info) if acks else _NO_ANSWER
@@ -116,6 +119,8 @@ def _by_name(version: int, listener_name: str, several: FastPath) -> FastPath:
             )
         try:
             info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(rooms, listener_name, version, correlation_id, hosted, error, acks)
         return _answer(correlation_id, sized_name, index, info) if acks else _NO_ANSWER
@@ -140,10 +145,12 @@ def _before_9(version: int, listener_name: str, several: FastPath) -> FastPath:
         if partitions != 1 or topics != 1 or transaction != -1 or name_size < 0 or size != len(batch):
             return several(rooms, frame, position, correlation_id)
         hosted = rooms.replicas.find(topic, index)
-        if hosted is None or needs_generic_path(hosted, batch, acks):
+        if hosted is None or needs_generic_path(hosted, batch, acks) or is_too_new(batch, version):
             return None
         try:
             info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
+        except TakesLong:
+            return None
         except KafkaError as error:
             return refusal(rooms, listener_name, version, correlation_id, hosted, error, acks)
         if not acks:

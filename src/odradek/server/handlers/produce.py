@@ -7,6 +7,8 @@ in-sync replica has it. Who asks the wrong node is told the right one (KIP-951).
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.ids import NO_OFFSET, Uuid
 from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
@@ -19,16 +21,18 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.protocol.records.check import TakesLong
 from odradek.security.acl import Operation
 from odradek.server.access.authorizer import topic_check
 from odradek.server.handlers.cached_produce import cached_produce
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_produce_one import fast_produce_one
 from odradek.server.handlers.leader_hints import LeaderHints
-from odradek.server.handlers.produce_answers import accepted, is_transactional, name_leaders, refused
+from odradek.server.handlers.produce_answers import accepted, is_too_new, is_transactional, name_leaders, refused
 from odradek.server.net.routes import Role, serves
 from odradek.server.partitions.acks import Acknowledgements, PendingAck
 from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.storage.log import AppendInfo
 
 ALL = -1
 TOPIC_ID_VERSION = 13
@@ -52,8 +56,10 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
             topic_id=topic.topic_id,
             partition_responses=[appends.append(topic, part) for part in topic.partition_data],
         )
-        for topic in request.topic_data
+        for topic in _once_each(request.topic_data)
     ]
+    if appends.take_long:
+        await appends.append_those_that_take_long()
     for hosted, answer in appends.to_flush:
         try:
             await ctx.rooms.replicas.flush([hosted])
@@ -83,6 +89,7 @@ class _Appends:
         "_now_ms",
         "_refusal",
         "failed",
+        "take_long",
         "to_flush",
         "unacknowledged",
     )
@@ -98,6 +105,7 @@ class _Appends:
         self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
         self._acks_all = request.acks == ALL
         self._acknowledgements = Acknowledgements()
+        self.take_long: list[_LongLook] = []
 
     def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
         try:
@@ -117,16 +125,61 @@ class _Appends:
             records = part.records
             if not isinstance(records, memoryview):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
-            info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
+            if is_too_new(records, self._ctx.api_version):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"Produce version {self._ctx.api_version} does not know zstd",
+                )
+            try:
+                info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
+            except TakesLong:
+                # Copied, since the buffer it lies in is used again once something is awaited.
+                answer = PartitionProduceResponse(index=part.index, base_offset=NO_OFFSET)
+                self.take_long.append(_LongLook(hosted, bytes(records), answer))
+                return answer
         except KafkaError as error:
             self.failed = error
             return refused(part.index, error)
         answer = accepted(part.index, info)
+        self._appended(hosted, info, answer)
+        return answer
+
+    def _appended(self, hosted: HostedPartition, info: AppendInfo, answer: PartitionProduceResponse) -> None:
         if hosted.partition.log.flush_due(self._now_ms):
             self.to_flush.append((hosted, answer))
         if self._acks_all and hosted.partition.leadership is not None:
             self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
-        return answer
+
+    async def append_those_that_take_long(self) -> None:
+        """A worker looks into them first; meanwhile the connection begins nothing else, so that order holds."""
+        connection = self._ctx.listener.connections[self._ctx.caller.connection_id]
+        connection.hold()
+        try:
+            for look in self.take_long:
+                await self._append_after_a_long_look(look)
+        finally:
+            connection.go_on()
+
+    async def _append_after_a_long_look(self, look: _LongLook) -> None:
+        rooms, hosted = self._ctx.rooms, look.hosted
+        while True:
+            batch = memoryview(bytearray(look.batch))
+            now_ms = self._ctx.now_ms
+            log = hosted.partition.log
+            try:
+                examined = await rooms.world.workers.run(partial(log.examine, batch, now_ms))
+                if rooms.replicas.find_by_id(hosted.topic_id, hosted.index) is not hosted:
+                    raise KafkaError(rooms.replicas.why_missing(hosted.topic_id, hosted.index))
+                info = rooms.replicas.append(hosted, batch, now_ms=now_ms, acks_all=self._acks_all, examined=examined)
+            except TakesLong:
+                continue  # The topic's settings are others by now.
+            except KafkaError as error:
+                self.failed = error
+                _tell(look.answer, refused(look.answer.index, error))
+            else:
+                _tell(look.answer, accepted(look.answer.index, info))
+                self._appended(hosted, info, look.answer)
+            return
 
     def _missing(self, topic: str | Uuid, part: PartitionProduceData) -> KafkaError:
         replicas = self._ctx.rooms.replicas
@@ -140,6 +193,38 @@ class _Appends:
         for pending, answer in self.unacknowledged:
             if not answer.error_code:
                 answer.error_code = pending.outcome
+
+
+def _once_each(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Of a partition that a request names several times only the last batch counts, and is answered, as with Kafka."""
+    merged: dict[tuple[str, Uuid], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        parts = merged.setdefault((topic.name, topic.topic_id), {})
+        for part in topic.partition_data:
+            parts[part.index] = part
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(parts.values()))
+        for (name, topic_id), parts in merged.items()
+    ]
+
+
+class _LongLook:
+    """A batch that was not appended yet, and where its answer goes."""
+
+    __slots__ = ("answer", "batch", "hosted")
+
+    def __init__(self, hosted: HostedPartition, batch: bytes, answer: PartitionProduceResponse) -> None:
+        self.hosted = hosted
+        self.batch = batch
+        self.answer = answer
+
+
+def _tell(answer: PartitionProduceResponse, told: PartitionProduceResponse) -> None:
+    """An answer that has its place in the response already."""
+    answer.error_code, answer.error_message = told.error_code, told.error_message
+    answer.record_errors = told.record_errors
+    answer.base_offset, answer.log_start_offset = told.base_offset, told.log_start_offset
+    answer.log_append_time_ms = told.log_append_time_ms
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

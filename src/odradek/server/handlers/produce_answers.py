@@ -10,19 +10,30 @@ from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from odradek.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
+from odradek.protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+from odradek.protocol.records.compression import Compression
 from odradek.server.handlers.leader_hints import LeaderHints
 from odradek.storage.log import AppendInfo
+from odradek.storage.validation import AT_ONCE_BYTES
 
 Outcome: TypeAlias = AppendInfo | KafkaError
 
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
+_MAGIC_POSITION = 16
+ZSTD_VERSION = 7
 _LEADER_VERSION = 10
 _TOPIC_ID_VERSION = 13
 
@@ -30,6 +41,23 @@ _TOPIC_ID_VERSION = 13
 def is_transactional(batch: memoryview) -> bool:
     """Whether a batch says that it belongs to a transaction."""
     return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+
+
+def takes_unpacking(batch: memoryview) -> bool:
+    """Whether more may come out of a batch than it has bytes, or there are many of them."""
+    is_compressed = len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & COMPRESSION_MASK != 0
+    return is_compressed or len(batch) > AT_ONCE_BYTES
+
+
+def is_too_new(batch: memoryview, version: int) -> bool:
+    """Whether a batch is compressed in a way that its version of Produce does not know yet (KIP-110)."""
+    return (
+        version < ZSTD_VERSION
+        and len(batch) > _LOW_ATTRIBUTES
+        and batch[_LOW_ATTRIBUTES] & COMPRESSION_MASK == Compression.ZSTD
+        and batch[_MAGIC_POSITION] == MAGIC
+        and int.from_bytes(batch[8:LENGTH_OVERHEAD]) + LENGTH_OVERHEAD <= len(batch)
+    )
 
 
 def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
@@ -40,6 +68,10 @@ def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIMESTAMP,
         log_start_offset=NO_OFFSET,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=what)
+            for number, what in error.record_errors
+        ],
         error_message=error.message,
     )
 

@@ -55,6 +55,7 @@ class Answers(ABC):
         "_clock",
         "_closed",
         "_closed_here",
+        "_held",
         "_paused",
         "_scope",
         "_sends_soon",
@@ -74,6 +75,8 @@ class Answers(ABC):
         """Whether answers that were made one by one leave together at the end of this turn."""
         self._paused = False
         """Whether nothing is read at present."""
+        self._held = 0
+        """How many handlers want nothing else to begin."""
         self._closed = False
         self._closed_here = False
         """Whether this node has closed it, and not the peer."""
@@ -104,6 +107,15 @@ class Answers(ABC):
         return [slot.handler for slot in self._waiting if slot.handler is not None]
 
     # Of requests that wait.
+
+    def hold(self) -> None:
+        """Begin no other request: what a handler is about has to be done before what comes after it."""
+        self._held += 1
+
+    def go_on(self) -> None:
+        """With what was held up; in a turn of its own, since a handler is in the middle of its work."""
+        self._held -= 1
+        asyncio.get_running_loop().call_soon(self._serve_held_frames)
 
     def _await(self, endpoint: Endpoint, correlation_id: int, deferred: Deferred[Any]) -> None:
         slot = Slot(endpoint, correlation_id, self.last_request_ms)

@@ -363,7 +363,7 @@ class Connection(Answers):
     def _may_overlap(self, endpoint: Endpoint) -> bool:
         """Whether a request may be begun while others wait for their answers."""
         waiting = self._waiting
-        return endpoint.overlaps and waiting[-1].endpoint.overlaps and len(waiting) < MAX_UNANSWERED
+        return endpoint.overlaps and waiting[-1].endpoint.overlaps and len(waiting) < MAX_UNANSWERED and not self._held
 
     def _may_pass(self, endpoint: Endpoint) -> bool:
         """Whether a node that is guarded is not so against what this one's fast path knows."""

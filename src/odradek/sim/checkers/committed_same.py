@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from odradek.metadata.image import Image
-from odradek.sim.history import Batch, Committed, DiskLost, History, Truncated
+from odradek.sim.history import Batch, Committed, DiskLost, History, PowerLost, Truncated
 
 
 def check(history: History) -> list[str]:
@@ -37,6 +37,8 @@ def _cut(history: History) -> list[str]:
             known[event.node_id] = max(known.get(event.node_id, -1), event.image.provenance.offset)
         elif isinstance(event, DiskLost):
             known.pop(event.node_id, None)
+        elif isinstance(event, PowerLost) and event.node in history.observers:
+            known.pop(int(event.node.rpartition("-")[2]), None)
         elif isinstance(event, Truncated) and event.end_offset <= known.get(event.node_id, -1):
             broken.append(
                 f"node {event.node_id} cut its log to {event.end_offset}, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from odradek.ids import NodeId
 from odradek.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from odradek.metadata.image import Image
-from odradek.metadata.image.topics import RECOVERING, PartitionRegistration
+from odradek.metadata.image.topics import RECOVERING, PartitionRegistration, TopicImage
 from odradek.sim.history import (
     Acknowledged,
     Bounds,
@@ -34,6 +34,7 @@ def promised(history: History) -> History:
     if not voided:
         return history
     kept = History(history.durable_topics, synced=history.synced)
+    kept.observers = history.observers
     kept.events = [Unpromised() if _is_of(event, voided) else event for event in history.events]
     return kept
 
@@ -73,18 +74,20 @@ def _follow(
 ) -> None:
     with_elr = image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
     for topic in image.topics.by_id.values():
-        configs = image.configs.of_topic(topic.name)
         unclean = any(
             known.configs.of_topic(topic.name).get("unclean.leader.election.enable") == "true"
             for known in (before, image)
             if known is not None
         )
-        minimum = int(configs.get("min.insync.replicas") or DEFAULT_MIN_INSYNC)
+        minimum = _minimum(image, topic)
+        forgets = before is not None and _minimum(before, topic) != minimum
         for index, new in enumerate(topic.partitions):
             partition = Partition(topic.name, index, topic.topic_id)
             promise = promises.setdefault(partition, _Promise())
             if unclean and promise.registration is not None and _may_be_unclean(promise.registration, new):
                 voided[partition] = None
+            if forgets and promise.lossy is not None and len(new.isr) == 1 and promise.lossy[0] in new.isr:
+                voided[partition] = None  # Those who were eligible beside it are not any more (ADR 14).
             promise.registration = new
             if not with_elr or min(minimum, len(new.replicas)) < 2:
                 promise.weak = True
@@ -97,6 +100,10 @@ def _follow(
                 returned = broker is not None and broker.broker_epoch > promise.lossy[1] and not broker.fenced
                 if returned or promise.lossy[0] not in new.replicas:
                     promise.lossy = None
+
+
+def _minimum(image: Image, topic: TopicImage) -> int:
+    return int(image.configs.of_topic(topic.name).get("min.insync.replicas") or DEFAULT_MIN_INSYNC)
 
 
 def _may_be_unclean(old: PartitionRegistration, new: PartitionRegistration) -> bool:

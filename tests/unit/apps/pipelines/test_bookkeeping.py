@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import Pipeline, scaffold, schemas, sinks, sources
-from odradek.apps.pipelines.brokers import lost
+from odradek.apps.pipelines import runner, scaffold
+from odradek.apps.pipelines.brokers import lost, lost_by_query
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import analysis, sentence
 from odradek.apps.pipelines.progress import Run, exposition, reports_after
 from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.pipelines.teller import Teller
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -122,9 +124,8 @@ def test_reports_are_counted_once() -> None:
     metrics = exposition(run)
     assert 'rows_written_total{pipeline="p",query="sink-out"} 13' in metrics
     assert 'rows_written_total{pipeline="p",query="sink-lake"}' not in metrics, "files do not say"
-    run.goal = 30
-    line = run.line()
-    assert line.startswith("p: [############------------]  50%; 15 records, ")
+    line = run.line("writing batch 2 of sink-lake")
+    assert line.startswith("p: writing batch 2 of sink-lake; 15 records, ")
     assert line.endswith("; state 9 rows, 100 B; 3 dead letters; 4 rows too late")
 
 
@@ -166,6 +167,40 @@ def test_a_checkpoint_belongs_to_one_pipeline_and_one_run(tmp_path: Path) -> Non
     assert not Path(place).exists()
 
 
+def test_a_sink_that_comes_back_is_known(tmp_path: Path) -> None:
+    """Its offsets are still in the checkpoint, so it may go on with them, but only over what it read before."""
+    place = str(tmp_path / "checkpoint")
+    with_side = pipeline()
+    with_side.file = "p.py"
+    with_side.source("u", sources.topic("u"))
+    with_side.sink("side", "t", sinks.parquet("side"))
+    with Checkpoint(place, with_side).taken():
+        pass
+    without = pipeline()
+    with Checkpoint(place, without).taken():
+        pass
+    with Checkpoint(place, with_side).taken():
+        pass
+    other = pipeline()
+    other.file = "p.py"
+    other.source("u", sources.topic("u"))
+    other.sink("side", "u", sinks.parquet("side"))
+    checkpoint = Checkpoint(place, other, options=f"--checkpoint {place}")
+    with pytest.raises(Sentence) as refused, checkpoint.taken():
+        pass
+    assert "sink-side has changed since the checkpoint" in str(refused.value)
+    assert "what it reads was topic t, is topic u" in str(refused.value)
+    command = f"odradek pipeline reset p.py --checkpoint {place} --sink side --yes"
+    assert command in str(refused.value)
+
+    (tmp_path / "checkpoint" / "sink-side" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "sink-lake" / "offsets").mkdir(parents=True)
+    checkpoint.remove_query("sink-side")
+    with checkpoint.taken():
+        assert not (tmp_path / "checkpoint" / "sink-side").exists()
+        assert (tmp_path / "checkpoint" / "sink-lake").exists()
+
+
 def test_nobody_elses_directory_is_used_or_removed(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     for use in (
@@ -180,11 +215,17 @@ def test_nobody_elses_directory_is_used_or_removed(tmp_path: Path) -> None:
 def test_what_was_lost() -> None:
     begins, ends = {T0: 5, T1: 0}, {T0: 9, T1: 3}
     assert lost({T0: 5, T1: 3}, begins, ends) == []
-    assert lost({T0: 4, T1: 4, TopicPartition("u", 0): 1}, begins, ends) == [
+    assert lost({T0: 4, T1: 3, TopicPartition("u", 0): 1}, begins, ends) == [
         "t-0 begins at 5 now, and offsets 4 to 4 were not read",
-        "t-1 ends at 3 now, but was read up to 4: it is another topic of this name",
         "u-0 is not there any more",
     ]
+
+
+def test_what_one_of_several_queries_has_lost() -> None:
+    begins, ends = {T0: 5}, {T0: 9}
+    text = "t-0 begins at 5 now, and offsets 2 to 4 were not read"
+    assert lost_by_query({"sink-a": {T0: 2}, "sink-b": {T0: 2}}, begins, ends) == [text]
+    assert lost_by_query({"sink-a": {T0: 7}, "sink-b": {T0: 2}}, begins, ends) == [f"sink-b: {text}"]
 
 
 def test_what_spark_does_not_understand_is_one_sentence() -> None:
@@ -204,6 +245,11 @@ def test_what_spark_does_not_understand_is_one_sentence() -> None:
         (
             "Job aborted\nCaused by: java.lang.IllegalStateException: deep\n\tat x",
             "failed: java.lang.IllegalStateException: deep",
+        ),
+        (
+            "py4j.Py4JException: An exception was raised. Return Message: Traceback (most recent call last):\n  File\n"
+            "odradek.apps.terminal.sentence.Sentence: another writes it.\n\n\tat py4j",
+            "sink-lake failed: another writes it (all of it: log)",
         ),
         ("Traceback …\nValueError: seven\n", "failed: ValueError: seven (all of it: log); the checkpoint is intact"),
     ],
@@ -228,7 +274,7 @@ def test_a_dead_letter_is_read_from_its_headers() -> None:
     headers = (("mine", b"1"), *((PREFIX + name, value) for name, value in told.items()))
     record = ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", headers, 0, False)
     letter = read_record(record)
-    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41), "why", (("mine", b"1"),))
+    assert (letter.origin, letter.reason, letter.headers) == (("t", 3, 41, "", ""), "why", (("mine", b"1"),))
     with pytest.raises(Sentence, match=r"offset 5 of p\.dead-letters-0 is no dead letter"):
         read_record(ConsumerRecord("p.dead-letters", 0, 5, 99, b"k", b"v", (), 0, False))
 
@@ -244,3 +290,44 @@ def test_a_new_project_is_not_written_over_anything(tmp_path: Path) -> None:
         scaffold.create("word-count", tmp_path / "new")
     with pytest.raises(Sentence, match="small letters"):
         scaffold.create("Word Count", tmp_path / "other")
+
+
+class RefusingOnce:
+    """Brokers of which the coordinator is away at first."""
+
+    def __init__(self) -> None:
+        self.committed: list[dict[TopicPartition, int]] = []
+
+    def commit(self, group: str, offsets: dict[TopicPartition, int]) -> str:
+        self.committed.append(dict(offsets))
+        return "the coordinator is not available" if len(self.committed) == 1 else ""
+
+
+def test_what_could_not_be_committed_is_committed_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no other batch follows: a group must not lag for ever behind a pipeline that has done everything."""
+    monkeypatch.setattr(runner, "AGAIN_S", 0.0)
+    declared, run, brokers = pipeline(), Run("p", streams_of(pipeline())), RefusingOnce()
+    for query in run.queries.values():
+        query.note(report(0, 10, {"0": 10}))
+    shift = runner._Shift(
+        declared,
+        Checkpoint(str(tmp_path), declared),
+        brokers,  # type: ignore[arg-type]
+        runner.Wishes(),
+        run,
+        None,  # type: ignore[arg-type]
+        Teller("p"),
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+    )
+    shift._commit()
+    shift._look()
+    shift._look()
+    assert brokers.committed == [{T0: 10}, {T0: 10}]
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek: offsets of group p are not committed for now: the coordinator is not available.",
+        "odradek: offsets of group p are committed again.",
+    ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
-from odradek.apps.pipelines import Pipeline, schemas, sinks, sources
 from odradek.apps.pipelines.checkpoint import query_names, shape
 from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.terminal.sentence import Sentence
+from odradek.pipelines import Pipeline, schemas, sinks, sources
 
 LETTERS = sources.topic("letters", value=schemas.text())
+RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 FLAGS = sources.table("flags", value=schemas.json("on boolean"))
 
 
@@ -46,6 +49,15 @@ def test_raw_records_cannot_be_bad() -> None:
     assert query_names(pipeline) == ["sink-lake"]
 
 
+def test_rows_that_may_be_too_large_have_a_query_of_their_own() -> None:
+    pipeline = Pipeline("copy")
+    pipeline.source("bytes", sources.topic("bytes", key=schemas.raw()))
+    pipeline.sink("copies", "bytes", sinks.topic("copies", too_large="dead-letter"))
+    assert query_names(pipeline) == ["dead-letters-sink-copies", "sink-copies"]
+    assert shape(pipeline)["dead-letters-sink-copies"] == {"what it reads": ["topic bytes"]}
+    assert streams_of(pipeline)["dead-letters-sink-copies"] == streams_of(pipeline)["sink-copies"]
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -60,6 +72,9 @@ def test_raw_records_cannot_be_bad() -> None:
         (lambda p: p.sink("other", "upper", sinks.parquet("lake")), "sinks lake and other both write to lake"),
         (lambda p: p.sink("lake", "upper", sinks.console()), "a name of letters, digits and underscores that no other"),
         (lambda p: p.sink("other", "upper", sinks.console(), mode="upsert"), "mode may be append, update, complete"),
+        (lambda p: p.add_expectation("uper", "x", "true"), "uper, which is no dataset. Did you mean"),
+        (lambda p: p.add_expectation("upper", "x", "true", on_fail="eat"), "on_fail may be warn, drop"),
+        (lambda p: p.add_expectation("upper", "a b", "true"), "expectation 'a b' of upper: use letters"),
         (
             lambda p: p.sink("other", "upper", sinks.parquet_table("t"), mode="complete"),
             "a parquet table takes mode append only",
@@ -95,6 +110,11 @@ def test_circles() -> None:
         (lambda: sources.topic("t", tombstones="eat"), "tombstones may be dead-letter or keep"),
         (lambda: sources.topic("t", key=schemas.json("a int")), "a key's schema may be"),
         (lambda: schemas.json(" "), "needs its fields"),
+        (lambda: sinks.topic("t", too_large="cut"), "too_large may be stop or dead-letter, not 'cut'"),
+        (lambda: schemas.json("at timestamp", epoch="h"), "epoch may be s, ms, us, ns, not 'h'"),
+        (lambda: schemas.json("at timestamp", epoch="s", lossy=True), "leave epoch out, or lossy"),
+        (lambda: schemas.avro(RECORD, registry="http://r", ids={1: RECORD}), "registry='…' or ids={…}, not both"),
+        (lambda: schemas.avro(RECORD, ids={1: "{"}), "needs an Avro schema as JSON"),
         (lambda: schemas.avro("{"), "needs an Avro schema as JSON"),
         (lambda: schemas.avro('"string"'), "schema of a record"),
         (lambda: Pipeline("two words"), "made of letters, digits"),
@@ -151,6 +171,35 @@ def test_yaml(tmp_path: Path) -> None:
     assert pipeline.outputs["lake"].sink == sinks.parquet("lake")
 
 
+def test_yaml_says_what_values_mean(tmp_path: Path) -> None:
+    pipeline = from_file(
+        tmp_path,
+        f"""
+        pipeline: moments
+        dead_letter_options: {{kafka.max.request.size: 9000000, kafka.enable.idempotence: true}}
+        sources:
+          clicks: {{topic: clicks, value: {{json: "at timestamp", epoch: ms}}}}
+          all: {{topic: all, value: {{json: "n tinyint", lossy: true}}}}
+          known: {{topic: known, value: {{avro: '{RECORD}', ids: {{3: '{RECORD}'}}}}}}
+          asked:
+            topic: asked
+            value: {{avro: '{RECORD}', registry: "http://r:1", registry_options: {{bearer.auth.token: 7}}}}
+        sinks:
+          out: {{from: clicks, topic: out, options: {{kafka.max.request.size: 9000000}}}}
+        """,
+        "moments.yaml",
+    )
+    assert pipeline.dead_letter_options == {"kafka.max.request.size": "9000000", "kafka.enable.idempotence": "true"}
+    assert pipeline.outputs["out"].sink == sinks.topic("out", options={"kafka.max.request.size": "9000000"})
+    for name, schema in (
+        ("clicks", schemas.json("at timestamp", epoch="ms")),
+        ("all", schemas.json("n tinyint", lossy=True)),
+        ("known", schemas.avro(RECORD, ids={3: RECORD})),
+        ("asked", schemas.avro(RECORD, registry="http://r:1", registry_options={"bearer.auth.token": "7"})),
+    ):
+        assert pipeline.sources[name] == sources.topic(name, value=schema)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
@@ -173,11 +222,17 @@ def test_wrong_yaml(tmp_path: Path, before: str, after: str, sentence: str) -> N
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1", "declares 0 pipelines"),
+        ("x = 1", "declares no pipeline: it needs `pipeline = Pipeline('name')`"),
+        (
+            "from odradek.pipelines import Pipeline\np, q = Pipeline('p'), Pipeline('q')",
+            "declares 2 pipelines (p, q): give each a file of its own.",
+        ),
+        ("from odradek.apps.pipelines import Pipeline", "say `from odradek.pipelines import Pipeline, "),
+        ("from odradek.pipelines import Pipelines", "cannot be loaded: ImportError in line 1: cannot import name"),
         ("x = 1 +", "SyntaxError in line 1"),
         ("\n1 / 0", "ZeroDivisionError in line 2: division by zero."),
-        ("import no_such_module", "needs the module no_such_module"),
-        ("from odradek.apps.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
+        ("import no_such_module", f"needs the module no_such_module: install it for {sys.executable}"),
+        ("from odradek.pipelines import Pipeline\np = Pipeline('p')", "pipeline p has no source"),
     ],
 )
 def test_wrong_python(tmp_path: Path, text: str, sentence: str) -> None:

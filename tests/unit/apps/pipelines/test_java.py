@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.pipelines.java import find_java, launcher, parse_version
+from odradek.apps.terminal.sentence import Sentence
 
 
 def java_that_says(directory: Path, version: str) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.pipelines.lakes import settings_of
-from odradek.apps.pipelines.session import JARS, connector, settings_for, width
+from odradek.apps.pipelines.lakes import FORMATS, settings_of
+from odradek.apps.pipelines.session import JARS, connector, settings_for, why_no_jvm, width
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,35 @@ def test_the_connector_is_fetched_once(tmp_path: Path) -> None:
     assert "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13" in with_tables
 
 
+def test_what_reads_no_topic_needs_no_connector(tmp_path: Path) -> None:
+    """`validate`, `explain` and `compact` work offline, and do not wait for jars that they do not use."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert connector(environment, {}, topics=False) == {}
+    assert connector(environment, {}, ["delta"], topics=False)["spark.jars.packages"] == FORMATS["delta"].package
+
+
+SAID = {
+    """Error: Could not create the Java Virtual Machine.
+Error: A fatal exception has occurred. Program will exit.
+Invalid maximum heap size: -Xmxlots
+""": "Invalid maximum heap size: -Xmxlots",
+    """26/11/18 WARN NativeCodeLoader: Unable to load native-hadoop library
+Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark.
+\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1065)
+""": "Master must either be yarn or start with spark",
+    "": "[JAVA_GATEWAY_EXITED] Java gateway process exited",
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_why_spark_did_not_start(tmp_path: Path, said: str) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(said)
+    failure = RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.\nMore.")
+    assert why_no_jvm(log, failure) == f"Spark did not start: {SAID[said]}; all that it said is in {log}."
+    assert why_no_jvm(None, failure) == "Spark did not start: [JAVA_GATEWAY_EXITED] Java gateway process exited."
+
+
 def test_extensions_of_several_formats_are_all_named() -> None:
     assert settings_of([]) == {}
     assert settings_of(["delta", "iceberg"])["spark.sql.extensions"].count(",") == 1
@@ -52,7 +81,7 @@ def test_extensions_of_several_formats_are_all_named() -> None:
 
 def test_neither_brokers_nor_the_command_line_import_spark() -> None:
     """Nor does the plugin that every pytest run loads."""
-    modules = "odradek.server.node, odradek.apps.cli.pipeline, odradek.apps.pipelines.plugin, odradek.testing.node"
+    modules = "odradek.server.node, odradek.apps.pipelines.options, odradek.apps.pipelines.plugin, odradek.testing.node"
     program = (
         f"import sys, {modules}; print(sorted(n for n in sys.modules if n.startswith(('pyspark', 'py4j', 'pandas'))))"
     )

@@ -86,7 +86,7 @@ def test_gzip_of_several_members() -> None:
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    with pytest.raises(KafkaError, match=r"odradek\[compression\]") as refused:
+    with pytest.raises(KafkaError, match=r"pip install") as refused:
         decompress(Compression.SNAPPY, b"\x00")
     assert refused.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 

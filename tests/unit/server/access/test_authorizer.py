@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -70,7 +70,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.protocol.messages.update_features import UpdateFeaturesRequest
-from odradek.security.acl import Acl, Operation, PatternType, Permission, ResourceType
+from odradek.security.acl import AccessRules, Acl, Operation, PatternType, Permission, ResourceType
 
 CLOSED = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -555,3 +555,41 @@ def test_without_an_authorizer_there_are_no_rules_to_make() -> None:
         assert [each.error_code for each in made.results] == [ErrorCode.SECURITY_DISABLED]
 
     rig.run(ask)
+
+
+def test_rules_that_cannot_be_applied_grant_nothing_until_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that is gone must not go on granting, and the node must not stop, nor be unable to start."""
+    super_user = "User:root"
+    rig = Rig(properties={**CLOSED, "super.users": super_user})
+    poisoned = False
+
+    class FragileRules(AccessRules):
+        def __init__(self, acls: Iterable[Acl], **how: Any) -> None:
+            super().__init__(acls, **how)
+            if poisoned and list(acls):
+                raise ZeroDivisionError
+
+    def may(principal: str) -> bool:
+        authorizer = rig.node.rooms.authorizer
+        assert authorizer is not None
+        return authorizer.rules.allows(principal, "here", Operation.READ, TOPIC, "t")
+
+    async def test() -> None:
+        nonlocal poisoned
+        await allow(rig, Operation.READ, TOPIC, "t")
+        await allow(rig, Operation.DESCRIBE, CLUSTER, "kafka-cluster")
+        assert may("User:ANONYMOUS")
+        poisoned = True
+        await allow(rig, Operation.READ, TOPIC, "u")
+        assert not may("User:ANONYMOUS")
+        assert may(super_user)
+        await rig.restart()
+        assert rig.node.failed is None
+        assert not may("User:ANONYMOUS")
+        assert may(super_user)
+        poisoned = False
+        await rig.node.rooms.controller.create_topics(_new_topic("another-commit"))
+        assert may("User:ANONYMOUS")
+
+    monkeypatch.setattr("odradek.server.access.authorizer.AccessRules", FragileRules)
+    rig.run(test)

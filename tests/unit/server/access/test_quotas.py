@@ -223,3 +223,32 @@ def test_who_makes_too_many_topics_has_to_wait() -> None:
         assert 2_900 < older.throttle_time_ms <= 3_000
 
     rig.run(create)
+
+
+def test_quotas_that_cannot_be_applied_leave_the_former_ones_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    applying = Quotas.apply
+    poisoned = False
+
+    def apply(self: Quotas, image: ClientQuotasImage) -> None:
+        if poisoned:
+            raise ZeroDivisionError
+        applying(self, image)
+
+    async def change() -> None:
+        nonlocal poisoned
+        client = rig.connect()
+        await set_quota(client, "user", None, producer_byte_rate=1000.0)
+        poisoned = True
+        await set_quota(client, "user", None, producer_byte_rate=2000.0)
+        limits = []
+        for poison in (True, False):
+            poisoned = poison
+            await rig.create_topic(f"commit-{poison}")
+            found = rig.node.rooms.quotas.limit("producer_byte_rate", "User:ANONYMOUS", "")
+            limits.append(found and found[0])
+        assert limits == [1000.0, 2000.0]
+        assert rig.node.failed is None
+
+    monkeypatch.setattr(Quotas, "apply", apply)
+    rig.run(change)

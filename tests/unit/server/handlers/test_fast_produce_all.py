@@ -18,6 +18,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
 )
 from odradek.protocol.records.batch import build_batch
+from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.record import Record
 from odradek.server.handlers import fast_produce
 from odradek.server.handlers import produce as generic
@@ -25,12 +26,20 @@ from odradek.sim.disk import SimulatedFile
 
 
 async def produce(
-    rig: ReplicaRig, *partitions: int, name: str = "t", version: int = 13, timeout_ms: int = 5_000, acks: int = -1
+    rig: ReplicaRig,
+    *partitions: int,
+    name: str = "t",
+    version: int = 13,
+    timeout_ms: int = 5_000,
+    acks: int = -1,
+    codec: Compression = Compression.NONE,
 ) -> list[PartitionProduceResponse]:
     """A batch for each partition in one request to broker 1."""
     now_ms = rig.brokers[1].world.clock.now_ms()
     parts = [
-        PartitionProduceData(index=index, records=build_batch([Record(value=b"v%d" % index)], timestamp=now_ms))
+        PartitionProduceData(
+            index=index, records=build_batch([Record(value=b"v%d" % index)], timestamp=now_ms, compression=codec)
+        )
         for index in partitions
     ]
     topic_id = rig.image.topics.by_name[name].topic_id

@@ -11,6 +11,7 @@ from tests.unit.server.handlers.test_fast_produce_all import produce
 from tests.unit.server.replica_rig import ReplicaRig
 
 from odradek.ports import FileSlice, Loan
+from odradek.protocol.records.compression import Compression
 from odradek.server.containment import Containment
 from odradek.server.handlers import fast_fetch
 from odradek.server.partitions.fetch_wakeups import FetchWakeups
@@ -39,7 +40,13 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> Slices:
     return Slices(monkeypatch)
 
 
-def replicas_after(rig: ReplicaRig, *, partitions: int, configs: dict[str, str] | None = None) -> list[bytes]:
+def replicas_after(
+    rig: ReplicaRig,
+    *,
+    partitions: int,
+    configs: dict[str, str] | None = None,
+    codec: Compression = Compression.NONE,
+) -> list[bytes]:
     """Three requests with a batch for each partition, all followers waiting; what every replica then has."""
 
     def all_wait() -> bool:
@@ -50,7 +57,7 @@ def replicas_after(rig: ReplicaRig, *, partitions: int, configs: dict[str, str] 
         await rig.create_topic("t", [[1, 2, 3]] * partitions, configs=configs)
         for number in range(3):
             await rig.until(all_wait)
-            answers = await produce(rig, *range(partitions))
+            answers = await produce(rig, *range(partitions), codec=codec)
             assert [(each.error_code, each.base_offset) for each in answers] == [(0, number)] * partitions
         assert all(rig.hosted(1, "t", index).at_hand is None for index in range(partitions))
         return [content(rig, broker, index) for broker in rig.brokers for index in range(partitions)]
@@ -64,8 +71,9 @@ def content(rig: ReplicaRig, broker: int, index: int) -> bytes:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_replicas_are_the_same_and_nothing_stays_lent(slices: Slices, partitions: int) -> None:
-    found = replicas_after(ReplicaRig(lent_from_bytes=LENT), partitions=partitions)
+@pytest.mark.parametrize("codec", list(Compression))
+def test_replicas_are_the_same_and_nothing_stays_lent(slices: Slices, partitions: int, codec: Compression) -> None:
+    found = replicas_after(ReplicaRig(lent_from_bytes=LENT), partitions=partitions, codec=codec)
     assert found == found[:partitions] * 3
     # By two requests to two followers; before the first one they had no history, and were asked by the generic path.
     assert len(slices.lent) == 2 * 2 * partitions

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from odradek.apps.cli.profiles import BOOTSTRAP, Profiles
-from odradek.apps.cli.properties import read_file
-from odradek.apps.cli.sentence import Sentence
 from odradek.apps.clients import real_ports
+from odradek.apps.terminal.profiles import BOOTSTRAP, Profiles
+from odradek.apps.terminal.properties import read_file
+from odradek.apps.terminal.sentence import Sentence
 from odradek.client.errors import ClientError, NoBrokerAnswers
 from odradek.client.facade import Client
 from odradek.client.settings import ADMIN_TABLE, CONSUMER_TABLE, PRODUCER_TABLE
@@ -32,6 +32,9 @@ REACH_S = 10.0
 PATIENCE = {"socket.connection.setup.timeout.ms": "5000", "default.api.timeout.ms": "30000"}
 """A person is less patient than a service; a file or a profile may say otherwise."""
 
+REGISTRY_PREFIX = "schema.registry."
+"""Settings that are no client's: where the schemas of records are, and what lets pipelines in there."""
+
 LISTING_PATIENCE_MS = 4_000
 """How long a command that only looks waits for a broker or a controller that does not answer: it shows the rest."""
 
@@ -46,6 +49,11 @@ class Session:
     @property
     def bootstrap(self) -> str:
         return self._settings[BOOTSTRAP]
+
+    @property
+    def registry(self) -> dict[str, str]:
+        """What the settings say about a schema registry."""
+        return {name: text for name, text in self._settings.items() if name.startswith(REGISTRY_PREFIX)}
 
     def admin(self) -> Admin:
         return self._client(ADMIN_TABLE).admin()
@@ -114,7 +122,9 @@ def of_kind(settings: Mapping[str, str], table: ConfigTable) -> dict[str, str]:
     """Without what is meant for other kinds of clients: one file serves all of them."""
     others = (ADMIN_TABLE, PRODUCER_TABLE, CONSUMER_TABLE)
     return {
-        name: text for name, text in settings.items() if name in table or not any(name in other for other in others)
+        name: text
+        for name, text in settings.items()
+        if name in table or not (any(name in other for other in others) or name.startswith(REGISTRY_PREFIX))
     }
 
 

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 
 Actions: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 FORMATS = ("table", "json", "yaml")
-WITH_ADMIN = "odradek.apps.cli.session:with_admin"
-WITH_SESSION = "odradek.apps.cli.session:with_session"
+WITH_ADMIN = "odradek.apps.terminal.session:with_admin"
+WITH_SESSION = "odradek.apps.terminal.session:with_session"
 
 
 def add_actions(parser: argparse.ArgumentParser, description: str) -> Actions:

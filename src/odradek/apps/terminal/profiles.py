@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import did_you_mean, format_properties, parse_properties
 
 BOOTSTRAP = "bootstrap.servers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.options import (
+from odradek.apps.terminal.options import (
     Actions,
     add_actions,
     add_connection_options,
@@ -20,12 +20,17 @@ COMMAND = "odradek.apps.pipelines.command"
 def declare(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, "Run data pipelines on Spark, over topics of Odradek or Apache Kafka.")
     running = _action(actions, "run", "run a pipeline until it is stopped, or has read all there is")
+    running.description = (
+        "Run a pipeline until it is stopped (Ctrl-C; it goes on from there when it is run again), or, with "
+        "--available-now, until it has read all there is."
+    )
     add_run_options(running)
     checking = _action(actions, "validate", "find mistakes in a pipeline without running it")
     add_connection_options(checking)
     _add_spark_options(checking)
     checking.add_argument("--offline", action="store_true", help="do not ask brokers whether the topics are there")
     explaining = _action(actions, "explain", "show a pipeline's graph and the plans that Spark makes of it")
+    add_connection_options(explaining)
     _add_spark_options(explaining)
     explaining.add_argument("--extended", action="store_true", help="all of Spark's plans, not only the last")
     listing = actions.add_parser("list", help="show the pipelines that files declare", description="Show pipelines.")
@@ -37,11 +42,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_places(resetting)
     resetting.add_argument("--yes", action="store_true", help="yes, forget it")
     resetting.add_argument(
-        "--delete-files", action="store_true", help="delete the Parquet files of its sinks, too, so that none is twice"
+        "--delete-files",
+        action="store_true",
+        help="delete the Parquet files and tables of its sinks, too, so that none is twice",
     )
+    resetting.add_argument("--sink", metavar="NAME", help="only this one; the others go on where they are")
     compacting = _action(
         actions, "compact", "put the small files of a pipeline's lake together; it must not be running"
     )
+    add_connection_options(compacting)
     _add_spark_options(compacting)
     _add_places(compacting)
     add_format_option(compacting)
@@ -80,7 +89,14 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-data-loss", action="store_true", help="go on where records are gone before they were read"
     )
+    parser.add_argument(
+        "--topic-recreated",
+        choices=("start-over", "skip"),
+        help="where a topic was deleted and created again: read the new one from its beginning, or go on at its end "
+        "(default: stop and say so)",
+    )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="json: a line for every batch")
+    parser.add_argument("--timings", action="store_true", help="say in the end where the time went")
     parser.add_argument("--quiet", action="store_true", help="say nothing but what goes wrong")
     parser.add_argument(
         "--metrics-port", type=natural, metavar="PORT", help="serve metrics for Prometheus (0: any port)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.apps.cli.sentence import Sentence
+from odradek.apps.terminal.sentence import Sentence
 from odradek.configdef import ConfigError, parse_properties
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -11,6 +12,9 @@ from collections.abc import Iterable, Sequence
 
 GAP = "  "
 
+json_line = json.JSONEncoder(ensure_ascii=False).encode
+"""Kept, because `json.dumps` makes one each time where it is asked for anything special."""
+
 
 def emit(options: argparse.Namespace, data: object, lines: Iterable[str]) -> None:
     """Print plain data in the form that was asked for; `lines` are what people read."""
@@ -18,7 +22,7 @@ def emit(options: argparse.Namespace, data: object, lines: Iterable[str]) -> Non
         case "json":
             print(json.dumps(data, indent=2, ensure_ascii=False))
         case "yaml":
-            from odradek.apps.cli.yaml import dump
+            from odradek.apps.terminal.yaml import dump
 
             print(dump(data), end="")
         case _:
@@ -30,7 +34,7 @@ def emit_one_of_many(options: argparse.Namespace, data: object, lines: Iterable[
     """As `emit`, for things that come one by one without an end: JSON on a line, YAML in a document of its own."""
     match options.format:
         case "json":
-            print(json.dumps(data, ensure_ascii=False))
+            print(json_line(data))
         case "yaml":
             print("---")
             emit(options, data, ())
@@ -99,10 +103,14 @@ def size_text(size_bytes: int) -> str:
 def time_text(timestamp_ms: int) -> str:
     """A moment in local time to the millisecond; the bare number where it is none that a calendar has."""
     try:
-        seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp_ms // 1000))
+        return f"{_second_text(timestamp_ms // 1000)}.{timestamp_ms % 1000:03d}"
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
-    return f"{seconds}.{timestamp_ms % 1000:03d}"
+
+
+@functools.lru_cache(64)
+def _second_text(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def complain(sentence: str) -> None:
