@@ -314,7 +314,7 @@ class Round:
             return known
         if known is not None:
             known[0].wire.lose(None)
-        client = self.rig.connect(self.rig.node.listeners.ports[name])
+        client = self.rig.connect(self.rig.node.rooms.listeners.ports[name])
         owner = client.wire.owner
         assert isinstance(owner, Connection)
         self._clients[name] = client, owner
@@ -322,16 +322,16 @@ class Round:
 
     async def _restore_topics(self) -> None:
         for name, configs in TOPICS.items():
-            if name not in self.rig.node.image.topics.by_name:
+            if name not in self.rig.node.rooms.image.topics.by_name:
                 await self.rig.create_topic(name, PARTITIONS, configs)
 
     def _scope(self, name: str) -> ListenerScope:
-        return self.rig.node.listeners.by_name[name].scope
+        return self.rig.node.rooms.listeners.by_name[name].scope
 
     def _endpoints(self) -> list[EndpointName]:
         return [
             (name, key, version)
-            for name in self.rig.node.listeners.by_name
+            for name in self.rig.node.rooms.listeners.by_name
             for key, route in self._scope(name).endpoints.routes.items()
             for version in range(route.min_version, route.max_version + 1)
         ]

@@ -182,7 +182,7 @@ class RequestMaker:
     def _number(self, field: str, kind: str) -> float:
         draw = self._draw
         if field == "session_id" and draw.random() < 0.5:
-            return next((session.id for session in self._node.fetch_sessions), 0)
+            return next((session.id for session in self._node.rooms.fetch_sessions), 0)
         if draw.random() < 0.1:
             return draw.choice(_EXTREMES[kind])
         return draw.choice(_NUMBERS.get(field, _EXTREMES[kind]))
@@ -206,7 +206,7 @@ class RequestMaker:
         return draw.choice(("", "text", "0.1-x", "é" * 40))
 
     def _uuid(self, names: tuple[str, ...]) -> bytes:
-        topic = self._node.image.topics.by_name.get(self._draw.choice(names))
+        topic = self._node.rooms.image.topics.by_name.get(self._draw.choice(names))
         if topic is None or self._draw.random() < 0.1:
             return self._draw.choice((bytes(16), self._draw.randbytes(16)))
         return topic.topic_id

@@ -69,7 +69,7 @@ def node_of(machine: Machine) -> Node:
 
 
 def registration(machine: Machine) -> PartitionRegistration:
-    return node_of(machine).image.topics.by_name["t"].partitions[0]
+    return node_of(machine).rooms.image.topics.by_name["t"].partitions[0]
 
 
 async def until(holds: Callable[[], bool], *, within_s: float) -> None:
@@ -94,7 +94,7 @@ async def leave_alone(cluster: QuorumCluster, leader: Machine, *more: Message) -
         return Decision((shrunk, *more), ((Ticket(0), None),), None)
 
     async def submit() -> None:
-        await node_of(controller).controller._queue.submit(decide)
+        await node_of(controller).rooms.controller._queue.submit(decide)
 
     before = registration(controller).leader_epoch
     await controller.in_life(submit())
@@ -116,7 +116,7 @@ def test_nodes_that_replay_a_cleared_elr_differently_agree_once_all_are_upgraded
         await asyncio.gather(*(machine.start() for machine in machines))
         async with client.admin() as admin:
             await admin.create_topic("t", partitions=1, replication_factor=3)
-        await until(lambda: all("t" in node_of(each).image.topics.by_name for each in machines), within_s=10)
+        await until(lambda: all("t" in node_of(each).rooms.image.topics.by_name for each in machines), within_s=10)
         active = cluster.leader()
         assert active is not None
         old = active if controls == "earlier" else next(each for each in machines if each is not active)

@@ -64,7 +64,7 @@ class Story:
     async def image(self) -> Image:
         leader = await self.active()
         assert leader.node is not None
-        return leader.node.image
+        return leader.node.rooms.image
 
     async def partitions(self) -> list[PartitionRegistration]:
         return list((await self.image()).topics.by_name["t"].partitions)

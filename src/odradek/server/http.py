@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.ports import Listening, Wire, WireOwner
 from odradek.server.metrics import exposition
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +29,16 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 class HttpListener:
     """The open port."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, rooms: Rooms, is_healthy: Callable[[], bool]) -> None:
+        """Healthy is a node that serves and can go on."""
+        self._rooms = rooms
+        self._is_healthy = is_healthy
         self._listening: Listening | None = None
         self._connections: dict[_HttpConnection, None] = {}
 
     async def open(self, host: str, port: int) -> int:
         """Returns the port, which the system chose if 0 was asked for."""
-        self._listening = await self._node.world.network.listen(host, port, self._accept)
+        self._listening = await self._rooms.world.network.listen(host, port, self._accept)
         return self._listening.port
 
     def close(self) -> None:
@@ -58,20 +61,20 @@ class HttpListener:
             return _response(405, _TEXT, "Only GET is served here.\n")
         route = path.partition("?")[0]
         if route == "/metrics":
-            return _response(200, _TEXT, exposition(self._node))
+            return _response(200, _TEXT, exposition(self._rooms))
         if route == "/health":
             return self._health()
         return _response(404, _TEXT, "Nothing here. There is /metrics for Prometheus, and /health.\n")
 
     def _health(self) -> bytes:
-        node = self._node
-        healthy = node.serving and node.failed is None
+        rooms = self._rooms
+        healthy = self._is_healthy()
         said = {
             "status": "ok" if healthy else "unavailable",
-            "node_id": node.node_id,
-            "cluster_id": node.cluster_id,
-            "offline_log_dirs": [each.path for each in node.replicas.directories if not each.online],
-            "unexpected_failures": node.containment.total,
+            "node_id": rooms.node_id,
+            "cluster_id": rooms.cluster_id,
+            "offline_log_dirs": [each.path for each in rooms.replicas.directories if not each.online],
+            "unexpected_failures": rooms.containment.total,
         }
         return _response(200 if healthy else 503, _JSON, json.dumps(said) + "\n")
 

@@ -13,8 +13,8 @@ from odradek.server.net.latency import QUANTILES, Latencies
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 GAUGE = "gauge"
 COUNTER = "counter"
@@ -35,10 +35,10 @@ class Family:
     samples: tuple[Sample, ...]
 
 
-def exposition(node: Node) -> str:
+def exposition(rooms: Rooms) -> str:
     """The page that Prometheus reads."""
     lines: list[str] = []
-    for family in families(node):
+    for family in families(rooms):
         lines.append(f"# HELP {family.name} {family.doc}")
         lines.append(f"# TYPE {family.name} {family.kind}")
         for suffix, labels, number in family.samples:
@@ -47,22 +47,22 @@ def exposition(node: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def families(node: Node) -> Iterator[Family]:
+def families(rooms: Rooms) -> Iterator[Family]:
     """Everything there is to tell."""
-    yield from _topics(node)
-    yield from _logs(node)
-    yield from _replica_manager(node)
-    yield from _controller(node)
-    yield from _requests(node)
-    yield from _connections(node)
-    yield from _coordinators(node)
-    yield from _contained(node)
+    yield from _topics(rooms)
+    yield from _logs(rooms)
+    yield from _replica_manager(rooms)
+    yield from _controller(rooms)
+    yield from _requests(rooms)
+    yield from _connections(rooms)
+    yield from _coordinators(rooms)
+    yield from _contained(rooms)
 
 
-def _topics(node: Node) -> Iterator[Family]:
+def _topics(rooms: Rooms) -> Iterator[Family]:
     """BrokerTopicMetrics: a line for the broker, and one for each topic that was used."""
-    traffic = node.replicas.traffic()
-    total = node.replicas.total_traffic()
+    traffic = rooms.replicas.traffic()
+    total = rooms.replicas.total_traffic()
     for name, doc in (
         ("messages_in", "Records appended."),
         ("bytes_in", "Bytes of record batches appended."),
@@ -90,8 +90,8 @@ _KAFKA_NAMES = {
 }
 
 
-def _logs(node: Node) -> Iterator[Family]:
-    hosted = list(node.replicas)
+def _logs(rooms: Rooms) -> Iterator[Family]:
+    hosted = list(rooms.replicas)
     labels: list[Labels] = [(("topic", each.topic), ("partition", str(each.index))) for each in hosted]
     logs = [each.partition.log for each in hosted]
     for name, doc, numbers in (
@@ -102,19 +102,19 @@ def _logs(node: Node) -> Iterator[Family]:
     ):
         samples = [("", label, number) for label, number in zip(labels, numbers, strict=True)]
         yield Family(f"kafka_log_log_{name}", GAUGE, doc, tuple(samples))
-    offline = sum(not directory.online for directory in node.replicas.directories)
+    offline = sum(not directory.online for directory in rooms.replicas.directories)
     yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.", offline)
 
 
-def _replica_manager(node: Node) -> Iterator[Family]:
+def _replica_manager(rooms: Rooms) -> Iterator[Family]:
     """Who is in sync is told by the leader, so that every partition counts once in a cluster."""
-    led = [hosted.partition for hosted in node.replicas if hosted.partition.is_leader]
+    led = [hosted.partition for hosted in rooms.replicas if hosted.partition.is_leader]
     enough = [min(each.log.config.min_insync_replicas, len(each.state.replicas)) for each in led]
     counts = [len(each.state.isr) for each in led]
     prefix = "kafka_server_replicamanager_"
-    yield _gauge(prefix + "partitioncount", "Partitions on this broker.", sum(1 for _ in node.replicas))
+    yield _gauge(prefix + "partitioncount", "Partitions on this broker.", sum(1 for _ in rooms.replicas))
     yield _gauge(prefix + "leadercount", "Partitions that this broker leads.", len(led))
-    moves = [_move(node, hosted) for hosted in node.replicas if hosted.partition.is_leader]
+    moves = [_move(rooms, hosted) for hosted in rooms.replicas if hosted.partition.is_leader]
     behind = sum(
         count < len(each.state.replicas) - adding for count, each, (adding, _) in zip(counts, led, moves, strict=True)
     )
@@ -125,37 +125,37 @@ def _replica_manager(node: Node) -> Iterator[Family]:
     yield _gauge(prefix + "underminisrpartitioncount", "Led partitions with fewer in sync than needed.", below)
     at = sum(count == needed for count, needed in zip(counts, enough, strict=True))
     yield _gauge(prefix + "atminisrpartitioncount", "Led partitions with just as many in sync as needed.", at)
-    yield _gauge(prefix + "offlinereplicacount", "Replicas on failed directories.", node.replicas.offline_count)
-    changes = node.isr_changes
+    yield _gauge(prefix + "offlinereplicacount", "Replicas on failed directories.", rooms.replicas.offline_count)
+    changes = rooms.isr_changes
     for name, doc, count in (
         ("isrexpands", "Followers that caught up.", changes.expands),
         ("isrshrinks", "Followers that fell behind.", changes.shrinks),
         ("failedisrupdates", "ISR changes that the controller refused.", changes.refusals),
     ):
         yield Family(f"{prefix}{name}_total", COUNTER, doc, (("", (), count),))
-    sent, taken = node.replicas.throttles.rates()
+    sent, taken = rooms.replicas.throttles.rates()
     name = "kafka_server_{}replication_byte_rate"
     yield _gauge(name.format("leader"), "Bytes a second of throttled replicas that this broker sends.", sent)
     yield _gauge(name.format("follower"), "Bytes a second of throttled replicas that this broker fetches.", taken)
-    lag = node.fetchers.max_lag()
+    lag = rooms.fetchers.max_lag()
     yield _gauge("kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks at most.", lag)
 
 
-def _move(node: Node, hosted: HostedPartition) -> tuple[int, int]:
+def _move(rooms: Rooms, hosted: HostedPartition) -> tuple[int, int]:
     """How many replicas a partition gets by a move under way, which are not missed yet, and how many it loses."""
-    topic = node.replicas.image.topics.by_id.get(hosted.topic_id)
+    topic = rooms.replicas.image.topics.by_id.get(hosted.topic_id)
     if topic is None or hosted.index >= len(topic.partitions):
         return 0, 0
     partition = topic.partitions[hosted.index]
     return len(partition.adding_replicas), len(partition.removing_replicas)
 
 
-def _controller(node: Node) -> Iterator[Family]:
-    image = node.image
+def _controller(rooms: Rooms) -> Iterator[Family]:
+    image = rooms.image
     brokers = list(image.cluster.brokers.values())
     partitions = [partition for topic in image.topics.by_name.values() for partition in topic.partitions]
     prefix = "kafka_controller_kafkacontroller_"
-    yield _gauge(prefix + "activecontrollercount", "1 on the active controller.", int(node.quorum.is_active))
+    yield _gauge(prefix + "activecontrollercount", "1 on the active controller.", int(rooms.quorum.is_active))
     yield _gauge(prefix + "activebrokercount", "Brokers that are not fenced.", sum(not each.fenced for each in brokers))
     yield _gauge(prefix + "fencedbrokercount", "Brokers that are fenced.", sum(each.fenced for each in brokers))
     yield _gauge(prefix + "globaltopiccount", "Topics in the cluster.", len(image.topics.by_name))
@@ -167,10 +167,10 @@ def _controller(node: Node) -> Iterator[Family]:
     yield _gauge(prefix + "lastappliedrecordoffset", "The newest metadata record applied.", image.provenance.offset)
 
 
-def _requests(node: Node) -> Iterator[Family]:
+def _requests(rooms: Rooms) -> Iterator[Family]:
     counted: list[Sample] = []
     timed: list[Sample] = []
-    for request, version, served, latencies in node.listeners.served_requests():
+    for request, version, served, latencies in rooms.listeners.served_requests():
         counted.append(("", (("request", request), ("version", str(version))), served))
         labels = (("request", request), ("version", str(version)))
         timed += _summary(labels, served, latencies)
@@ -185,30 +185,30 @@ def _summary(labels: Labels, served: int, latencies: Latencies) -> Iterable[Samp
     yield "_count", labels, served
 
 
-def _connections(node: Node) -> Iterator[Family]:
+def _connections(rooms: Rooms) -> Iterator[Family]:
     samples = [
         ("", (("listener", name),), len(listener.scope.connections))
-        for name, listener in node.listeners.by_name.items()
+        for name, listener in rooms.listeners.by_name.items()
     ]
     yield Family("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections.", tuple(samples))
     name = "kafka_server_fetchsessioncache_"
-    yield _gauge(name + "numincrementalfetchsessions", "Fetch sessions.", len(node.fetch_sessions))
-    watched = sum(len(session.partitions) for session in node.fetch_sessions)
+    yield _gauge(name + "numincrementalfetchsessions", "Fetch sessions.", len(rooms.fetch_sessions))
+    watched = sum(len(session.partitions) for session in rooms.fetch_sessions)
     yield _gauge(name + "numincrementalfetchpartitionscached", "Partitions in fetch sessions.", watched)
     purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
-    yield _gauge(purgatory, "Requests that wait.", len(node.purgatory))
+    yield _gauge(purgatory, "Requests that wait.", len(rooms.purgatory))
 
 
-def _coordinators(node: Node) -> Iterator[Family]:
-    groups, offsets = node.coordinators.counts()
+def _coordinators(rooms: Rooms) -> Iterator[Family]:
+    groups, offsets = rooms.coordinators.counts()
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
     yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)
 
 
-def _contained(node: Node) -> Iterator[Family]:
+def _contained(rooms: Rooms) -> Iterator[Family]:
     """Of Odradek alone."""
-    samples = [("", (("cost", cost.value),), count) for cost, count in node.containment.counts.items()]
+    samples = [("", (("cost", cost.value),), count) for cost, count in rooms.containment.counts.items()]
     doc = "Errors in Odradek itself, by what each has cost; the log has their tracebacks."
     yield Family("odradek_unexpectedfailures_total", COUNTER, doc, tuple(samples))
 

@@ -55,6 +55,7 @@ from odradek.server.partitions.replicas import Replicas
 from odradek.server.peers.controller_channel import ControllerChannel
 from odradek.server.quorum.log import BadMetadataLog
 from odradek.server.quorum.quorum import Quorum
+from odradek.server.rooms import Rooms
 from odradek.server.waiting.purgatory import Purgatory
 from odradek.storage.directories import LogDirectory
 from odradek.storage.last_life import NOBODY, LastLife
@@ -73,36 +74,32 @@ class Node:
         self.config = config
         self.world = world
         self.node_id = NodeId(config.node_id)
-        self.supported_features = SUPPORTED_FEATURES
-        self.containment = Containment()
-        self.purgatory = Purgatory(world.clock, self.containment)
-        self.fetch_sessions = FetchSessions(
+        rooms = self.rooms = Rooms(config, world, cluster_id=cluster_id)
+        rooms.containment = Containment()
+        rooms.purgatory = Purgatory(world.clock, rooms.containment)
+        rooms.fetch_sessions = FetchSessions(
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=SESSION_EVICTION_MS,
             clock=world.clock,
             entropy=world.entropy,
         )
         # Simulations lend batches of their size, too, so that a view which is kept too long is seen there.
-        self.fetch_wakeups = FetchWakeups(
-            self.containment, lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES
+        rooms.fetch_wakeups = FetchWakeups(
+            rooms.containment, lent_from_bytes=_LENT_IN_SIMULATION if poison_buffers else LENT_FROM_BYTES
         )
-        self.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
-        self.authorizer: Authorizer | None = None
+        rooms.quotas = Quotas(world.clock, windows=config.quota_window_num, window_s=config.quota_window_size_seconds)
         if config.authorizer_class_name:
-            self.authorizer = Authorizer(
+            rooms.authorizer = Authorizer(
                 super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
             )
-        self.metadata_cache = MetadataCache()
+        rooms.metadata_cache = MetadataCache()
         self._log_configs = LogConfigs(config)
-        self.guarded = False
-        """Whether requests are metered or authorized: then none takes the fast path."""
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
         self.failed: BaseException | None = None
-        self.listeners = Listeners(self, BufferPool(poison=poison_buffers), forward)
-        self.http = HttpListener(self)
+        rooms.listeners = Listeners(rooms, BufferPool(poison=poison_buffers), forward)
+        self.http = HttpListener(rooms, lambda: self.serving and self.failed is None)
         self.serving = False
-        self.cluster_id = cluster_id
         self._directories: list[LogDirectory] = []
         self._locks = DirectoryLocks(world.disk)
         self._channels: list[ControllerChannel] = []
@@ -114,34 +111,11 @@ class Node:
         self._may_have_registered = False
         self._incarnation_id = random_uuid(world.entropy)
         """Of this process: its controller and its broker register with it, and so are known to be one process."""
-        self._next_image: asyncio.Future[None] | None = None
         self._registrar: ControllerRegistrar | None = None
         self._housekeeping: Housekeeping | None = None
-        self.quorum: Quorum
-        self.controller: Controller
-        """Of a node with the controller's role only."""
-        self.channel: ControllerChannel
-        self.forwarding: ControllerChannel
-        self.lifecycle: BrokerLifecycle
-        self.producer_ids: ProducerIds
-        self.replicas: Replicas
         self._hosting: Hosting
         self._last_lives: LastLives
         self._directory_choices: DirectoryChoices
-        self.fetchers: Fetchers
-        self.isr_changes: IsrChanges
-        self.coordinators: GroupCoordinator
-
-    @property
-    def image(self) -> Image:
-        """Everything the cluster agreed on, as far as this node knows."""
-        return self.quorum.image
-
-    async def next_image(self, *, timeout_ms: int) -> None:
-        """Come back when another image has been carried out here, or when the time is up."""
-        if self._next_image is None or self._next_image.done():
-            self._next_image = asyncio.get_running_loop().create_future()
-        await asyncio.wait([self._next_image], timeout=timeout_ms / 1000)
 
     # Starting and stopping.
 
@@ -157,23 +131,23 @@ class Node:
 
     async def _start(self) -> None:
         failed = self._locks.take(self.config)
-        identity = resolve_identity(self.config, self.world, cluster_id=self.cluster_id)
-        self.cluster_id = identity.cluster_id
+        identity = resolve_identity(self.config, self.world, cluster_id=self.rooms.cluster_id)
+        self.rooms.cluster_id = identity.cluster_id
         self._open_directories(identity, failed)
-        await self.listeners.open()
+        await self.rooms.listeners.open()
         http = self.config.odradek_http_listener
         if http is not None:
-            self.listeners.ports[http.name] = await self.http.open(http.host, http.port)
+            self.rooms.listeners.ports[http.name] = await self.http.open(http.host, http.port)
         self._open_quorum(identity)
         self._rooms_made = True
         was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
-        await self.quorum.start(clean=was_clean)
+        await self.rooms.quorum.start(clean=was_clean)
         self._quorum_started = True
-        apply_broker_configs(self.config, self.image.configs)
-        self._guard(self.image)
-        self.listeners.serve(self.config.controller_listeners)
+        apply_broker_configs(self.config, self.rooms.image.configs)
+        self._guard(self.rooms.image)
+        self.rooms.listeners.serve(self.config.controller_listeners)
         if self._registrar is not None:
-            self._registrar.apply(self.image)
+            self._registrar.apply(self.rooms.image)
         if self.config.is_broker:
             await self._join(identity)
         if self._registrar is not None and self.config.is_alone:
@@ -191,22 +165,24 @@ class Node:
             self._incarnation_id = random_uuid(self.world.entropy)
             await self._register(identity)
             self._last_lives.is_damaged = False
-        self.fetchers.start()
-        self.coordinators.start(self.image)
-        self._housekeeping = Housekeeping(self.config, self.replicas, LogChores(self.world.clock, self.replicas))
+        self.rooms.fetchers.start()
+        self.rooms.coordinators.start(self.rooms.image)
+        self._housekeeping = Housekeeping(
+            self.config, self.rooms.replicas, LogChores(self.world.clock, self.rooms.replicas)
+        )
         self._housekeeping.start()
-        await self.lifecycle.unfence()
+        await self.rooms.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
-        self.listeners.serve(self.config.broker_listeners)
+        self.rooms.listeners.serve(self.config.broker_listeners)
 
     async def _take_in(self, identity: Identity) -> Identity:
         """Use the empty directories as well, if the cluster knows of nothing that was in one of them."""
         await self._know_last_registration()
-        check_joining(identity, self.image, self.node_id)
+        check_joining(identity, self.rooms.image, self.node_id)
         whole = join(self.config, self.world, identity)
         for path in identity.joining:
             self._open_directory(path, whole)
-        self.replicas.watch_damage()
+        self.rooms.replicas.watch_damage()
         return whole
 
     async def _register(self, identity: Identity) -> None:
@@ -215,16 +191,16 @@ class Node:
         self._may_have_registered = True
         if any(directory.last_life != NOBODY for directory in self._directories):
             await self._know_last_registration()
-        self._last_lives.mark_running(self._last_lives.last_life(self.image).attempting(me.incarnation_id))
-        await self.lifecycle.register(me, lambda: self._last_lives.last_life(self.image).broker_epoch)
-        self._last_lives.mark_running(LastLife(self.lifecycle.broker_epoch))
-        self.replicas.liveness.broker_epoch = self.lifecycle.broker_epoch
-        await self.quorum.caught_up()
-        await self._until(lambda image: self._broker_epoch_in(image) == self.lifecycle.broker_epoch)
+        self._last_lives.mark_running(self._last_lives.last_life(self.rooms.image).attempting(me.incarnation_id))
+        await self.rooms.lifecycle.register(me, lambda: self._last_lives.last_life(self.rooms.image).broker_epoch)
+        self._last_lives.mark_running(LastLife(self.rooms.lifecycle.broker_epoch))
+        self.rooms.replicas.liveness.broker_epoch = self.rooms.lifecycle.broker_epoch
+        await self.rooms.quorum.caught_up()
+        await self._until(lambda image: self._broker_epoch_in(image) == self.rooms.lifecycle.broker_epoch)
 
     def _damaged(self) -> None:
         """Something is missing, and the cluster was told that nothing is: tell it so, or if it relies on it, go."""
-        if self.lifecycle.previous_epoch >= 0:
+        if self.rooms.lifecycle.previous_epoch >= 0:
             self._last_lives.doubt()
             if self._hosts_partitions:
                 self.fail(OSError("a log has lost data that this broker is taken to have"))
@@ -234,14 +210,14 @@ class Node:
         timeout_ms = self.config.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self.quorum.in_touch()
+                await self.rooms.quorum.in_touch()
         except TimeoutError:
             raise RegistrationRefused(f"No controller was heard of within {timeout_ms} ms.") from None
-        await self.quorum.caught_up()
+        await self.rooms.quorum.caught_up()
 
     async def _until(self, holds: Callable[[Image], bool]) -> None:
-        while not holds(self.image):
-            await self.next_image(timeout_ms=1_000)
+        while not holds(self.rooms.image):
+            await self.rooms.next_image(timeout_ms=1_000)
 
     def _broker_epoch_in(self, image: Image) -> int:
         broker = image.cluster.brokers.get(self.node_id)
@@ -251,10 +227,10 @@ class Node:
         """Leave everything on disk as a clean shutdown leaves it."""
         self.serving = False
         if self.config.is_broker and self.config.controlled_shutdown_enable and self.failed is None:
-            await self.lifecycle.leave()
+            await self.rooms.lifecycle.leave()
         self.http.close()
-        self.listeners.close(self.config.broker_listeners)
-        self.purgatory.close()
+        self.rooms.listeners.close(self.config.broker_listeners)
+        self.rooms.purgatory.close()
         try:
             try:
                 await self._close_rooms()
@@ -265,36 +241,38 @@ class Node:
                 for directory in self._directories:
                     directory.go_offline()
             self._hosting.close()
-            self.replicas.close(broker_epoch=-1 if self._last_lives.is_damaged else self.lifecycle.broker_epoch)
+            self.rooms.replicas.close(
+                broker_epoch=-1 if self._last_lives.is_damaged else self.rooms.lifecycle.broker_epoch
+            )
         finally:
-            self.listeners.close(self.config.listeners)
+            self.rooms.listeners.close(self.config.listeners)
             self._locks.release()
 
     async def _close_rooms(self) -> None:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
-        await self.coordinators.close()
-        self.fetchers.close()
-        await self.isr_changes.close()
-        self.producer_ids.close()
+        await self.rooms.coordinators.close()
+        self.rooms.fetchers.close()
+        await self.rooms.isr_changes.close()
+        self.rooms.producer_ids.close()
         self.directory_assignments.close()
-        await self.lifecycle.close()
+        await self.rooms.lifecycle.close()
         if self._registrar is not None:
             self._registrar.close()
         for channel in self._channels:
             channel.close()
         if self._quorum_started:
             if self.config.is_controller:
-                await self.controller.close()
-            await self.quorum.close()
+                await self.rooms.controller.close()
+            await self.rooms.quorum.close()
 
     async def _abandon(self) -> None:
         """Undo a start that failed half way."""
         self.http.close()
-        self.listeners.close(self.config.broker_listeners)
+        self.rooms.listeners.close(self.config.broker_listeners)
         if self._rooms_made:
             await self._close_rooms()
-        self.listeners.close(self.config.listeners)
+        self.rooms.listeners.close(self.config.listeners)
         for directory in self._directories:
             if directory.was_clean and not self._may_have_registered:  # No log was touched: it is as it was found.
                 directory.mark_clean_shutdown(broker_epoch=directory.last_life.broker_epoch)
@@ -338,72 +316,74 @@ class Node:
     def _open_quorum(self, identity: Identity) -> None:
         """Make everything that lives by the metadata log; nothing happens before the quorum starts."""
         config = self.config
-        self.quorum = Quorum(
+        self.rooms.quorum = Quorum(
             self.world,
             metadata_log_dir=config.metadata_log_dir,
             me=self._as_voter(identity),
             listener_name=config.controller_listener_names[0],
             settings=quorum_settings(config),
-            cluster_id=self.cluster_id,
+            cluster_id=self.rooms.cluster_id,
             static_voters=tuple(
                 Voter(NodeId(each.node_id), each.host, each.port) for each in config.controller_quorum_voters
             ),
             bootstrap_servers=config.controller_bootstrap,
             may_vote=config.is_controller,
         )
-        self.quorum.on_commit = self._committed
-        self.quorum.on_leader = self._leader_changed
-        self.quorum.on_leadership = self._leadership_changed
-        self.quorum.on_failure = self.fail
+        self.rooms.quorum.on_commit = self._committed
+        self.rooms.quorum.on_leader = self._leader_changed
+        self.rooms.quorum.on_leadership = self._leadership_changed
+        self.rooms.quorum.on_failure = self.fail
         self._open_channels()
         self._open_replicas()
         if config.is_controller:
-            self.controller = Controller(
+            self.rooms.controller = Controller(
                 config,
                 self.world,
-                self.quorum,
-                self.containment,
-                cluster_id=self.cluster_id,
+                self.rooms.quorum,
+                self.rooms.containment,
+                cluster_id=self.rooms.cluster_id,
                 bootstrap=self._bootstrap(),
             )
-            self.controller.on_failure = self.fail
-            self.quorum.on_leader_ended = self.controller.process_ended
-            endpoints = self.listeners.endpoints(config.controller_advertised_listeners)
-            me = Self(self.node_id, self.cluster_id, self._incarnation_id, endpoints, _FEATURES)
-            self._registrar = ControllerRegistrar(config, self.channel, me)
+            self.rooms.controller.on_failure = self.fail
+            self.rooms.quorum.on_leader_ended = self.rooms.controller.process_ended
+            endpoints = self.rooms.listeners.endpoints(config.controller_advertised_listeners)
+            me = Self(self.node_id, self.rooms.cluster_id, self._incarnation_id, endpoints, _FEATURES)
+            self._registrar = ControllerRegistrar(config, self.rooms.channel, me)
 
     def _as_voter(self, identity: Identity) -> Voter:
         """This node as it votes; one that does not has no controller listener."""
         directory_id = identity.directory_ids[self.config.metadata_log_dir]
         if not self.config.is_controller:
             return Voter(self.node_id, "", 0, directory_id)
-        own = self.listeners.endpoints(self.config.controller_advertised_listeners)[0]
+        own = self.rooms.listeners.endpoints(self.config.controller_advertised_listeners)[0]
         return Voter(self.node_id, own.host, own.port, directory_id)
 
     def _open_channels(self) -> None:
         """A connection for each purpose: a heartbeat does not wait behind a thousand topics."""
         config = self.config
         to_live = self._channel("heartbeats")
-        self.channel = self._channel("broker")
-        self.forwarding = self._channel("forwarding")
-        self.lifecycle = BrokerLifecycle(config, self.world, to_live, lambda: self.image, self.containment)
-        self.lifecycle.on_failure = self.fail
-        self.lifecycle.cordoned = self._cordoned
-        self.producer_ids = ProducerIds(
-            self.channel, self.node_id, self._own_epoch, timeout_ms=config.request_timeout_ms
+        self.rooms.channel = self._channel("broker")
+        self.rooms.forwarding = self._channel("forwarding")
+        self.rooms.lifecycle = BrokerLifecycle(
+            config, self.world, to_live, lambda: self.rooms.image, self.rooms.containment
+        )
+        self.rooms.lifecycle.on_failure = self.fail
+        self.rooms.lifecycle.cordoned = self._cordoned
+        self.rooms.producer_ids = ProducerIds(
+            self.rooms.channel, self.node_id, self._own_epoch, timeout_ms=config.request_timeout_ms
         )
         self.directory_assignments = DirectoryAssignments(
-            self.channel,
+            self.rooms.channel,
             self.node_id,
             self._own_epoch,
-            self.containment,
+            self.rooms.containment,
             timeout_ms=config.controller_socket_timeout_ms,
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
         channel = ControllerChannel(
             self.world,
-            lambda: self.quorum.leader_address,
+            lambda: self.rooms.quorum.leader_address,
             client_id=f"node-{self.node_id}-{purpose}",
             answer_timeout_ms=self.config.controller_socket_timeout_ms,
         )
@@ -411,54 +391,57 @@ class Node:
         return channel
 
     def _own_epoch(self) -> int:
-        return self.lifecycle.broker_epoch
+        return self.rooms.lifecycle.broker_epoch
 
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
-        self.replicas = Replicas(self.config, self.world, self._directories, self.containment)
+        self.rooms.replicas = Replicas(self.config, self.world, self._directories, self.rooms.containment)
         self._hosting = Hosting(
-            self.config, self.world, self.replicas, lambda topic: self._log_configs.of(topic, self.image.configs)
+            self.config,
+            self.world,
+            self.rooms.replicas,
+            lambda topic: self._log_configs.of(topic, self.rooms.image.configs),
         )
         self._hosting.on_opened = self._opened
-        self._directory_choices = DirectoryChoices(self.node_id, self.replicas, self.directory_assignments)
+        self._directory_choices = DirectoryChoices(self.node_id, self.rooms.replicas, self.directory_assignments)
         self._last_lives = LastLives(
             self.node_id,
             self._directories,
             configured=len(self.config.log_dirs),
-            on_error=self.replicas.directory_error,
+            on_error=self.rooms.replicas.directory_error,
         )
-        self.replicas.on_offline = self._directory_failed
-        self.replicas.on_damage = self._damaged
-        self.replicas.full_disks.on_change = self._room_changed
-        self.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
-        self.fetchers = Fetchers(self.config, self.world, self.replicas)
-        self.isr_changes = IsrChanges(self.world, self.replicas, self.channel, node_id=self.node_id)
-        topics = InternalTopics(self, timeout_ms=self.config.request_timeout_ms)
-        self.coordinators = GroupCoordinator(self.config, self.world, self.replicas, topics)
+        self.rooms.replicas.on_offline = self._directory_failed
+        self.rooms.replicas.on_damage = self._damaged
+        self.rooms.replicas.full_disks.on_change = self._room_changed
+        self.rooms.replicas.on_all_offline = lambda: self.fail(OSError("all log directories have failed"))
+        self.rooms.fetchers = Fetchers(self.config, self.world, self.rooms.replicas)
+        self.rooms.isr_changes = IsrChanges(self.world, self.rooms.replicas, self.rooms.channel, node_id=self.node_id)
+        topics = InternalTopics(self.rooms, timeout_ms=self.config.request_timeout_ms)
+        self.rooms.coordinators = GroupCoordinator(self.config, self.world, self.rooms.replicas, topics)
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""
         for directory in self._directories:
             if not directory.online and directory.path == self.config.metadata_log_dir:
                 self.fail(OSError(f"{directory.path}, the directory with the cluster's metadata, has failed"))
-        self.lifecycle.directories_failed([each.directory_id for each in self._directories if not each.online])
+        self.rooms.lifecycle.directories_failed([each.directory_id for each in self._directories if not each.online])
 
     def _room_changed(self) -> None:
         """The controller lets others lead while there is no room for what this broker leads."""
-        self.lifecycle.stand_aside(self.replicas.full_disks.stands_aside)
+        self.rooms.lifecycle.stand_aside(self.rooms.replicas.full_disks.stands_aside)
 
     async def _open_partitions(self) -> None:
         """Open what the cluster says is here, with other work between, then what it said meanwhile."""
         held_back = self._held_back = []
-        image = self.image
-        self.replicas.learn(image)
+        image = self.rooms.image
+        self.rooms.replicas.learn(image)
         await self._hosting.apply_topics_gradually(whole_image(image))
         while held_back:
             await self._carry_out(*held_back.pop(0))
         self._held_back = None
         self._hosts_partitions = True
         self._hosting.set_aside_strays()
-        self._directory_choices.tell_all(self.image)
+        self._directory_choices.tell_all(self.rooms.image)
 
     def _cordoned(self) -> list[Uuid]:
         return [each.directory_id for each in self._directories if each.online and self.config.is_cordoned(each.path)]
@@ -467,67 +450,66 @@ class Node:
 
     async def _committed(self, image: Image, changes: Changes) -> None:
         if changes.configs and any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
-            with self.containment.at_most(Cost.TASK, "other settings of this broker"):
+            with self.rooms.containment.at_most(Cost.TASK, "other settings of this broker"):
                 cordoned = self.config.cordoned_log_dirs
                 apply_broker_configs(self.config, image.configs)
                 if self._hosts_partitions and cordoned != self.config.cordoned_log_dirs:
-                    self.lifecycle.directories_cordoned()
+                    self.rooms.lifecycle.directories_cordoned()
         self._guard(image)
         if self._held_back is not None:
             self._held_back.append((image, changes))
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
-            with self.containment.at_most(Cost.TASK, "coordinators hear of what was committed"):
-                self.coordinators.apply(image, changes)
-            with self.containment.at_most(Cost.TASK, "the controller hears where partitions are"):
+            with self.rooms.containment.at_most(Cost.TASK, "coordinators hear of what was committed"):
+                self.rooms.coordinators.apply(image, changes)
+            with self.rooms.containment.at_most(Cost.TASK, "the controller hears where partitions are"):
                 self._directory_choices.tell_changes(image, changes)
-            with self.containment.at_most(Cost.TASK, "heartbeats hear of what was committed"):
-                self.lifecycle.learn(image)
+            with self.rooms.containment.at_most(Cost.TASK, "heartbeats hear of what was committed"):
+                self.rooms.lifecycle.learn(image)
         if self._registrar is not None:
-            with self.containment.at_most(Cost.TASK, "registering as a controller"):
+            with self.rooms.containment.at_most(Cost.TASK, "registering as a controller"):
                 self._registrar.apply(image)
-            with self.containment.at_most(Cost.TASK, "reaching the listeners of brokers"):
-                self.controller.learn(image)
-        if self._next_image is not None and not self._next_image.done():
-            self._next_image.set_result(None)
+            with self.rooms.containment.at_most(Cost.TASK, "reaching the listeners of brokers"):
+                self.rooms.controller.learn(image)
+        self.rooms.image_carried_out()
 
     async def _carry_out(self, image: Image, changes: Changes) -> None:
         await self._hosting.apply(image, changes)
 
     def _guard(self, image: Image) -> None:
-        with self.containment.at_most(Cost.TASK, "other quotas"):
-            self.quotas.apply(image.client_quotas)
-        if self.authorizer is not None:
-            with self.containment.at_most(Cost.TASK, "other access rules: only super users may do anything"):
-                self.authorizer.apply(image.acls)
-        self.guarded = self.quotas.active or self.authorizer is not None
+        with self.rooms.containment.at_most(Cost.TASK, "other quotas"):
+            self.rooms.quotas.apply(image.client_quotas)
+        if self.rooms.authorizer is not None:
+            with self.rooms.containment.at_most(Cost.TASK, "other access rules: only super users may do anything"):
+                self.rooms.authorizer.apply(image.acls)
+        self.rooms.guarded = self.rooms.quotas.active or self.rooms.authorizer is not None
 
     def _opened(self, hosted: HostedPartition) -> None:
         """A partition for which there was no room at first."""
-        self.coordinators.opened(hosted)
-        topic = self.replicas.image.topics.by_id[hosted.topic_id]
+        self.rooms.coordinators.opened(hosted)
+        topic = self.rooms.replicas.image.topics.by_id[hosted.topic_id]
         self._directory_choices.tell((PartitionsOf(topic, (hosted.index,), None),))
 
     def _leader_changed(self) -> None:
         for channel in self._channels:
             channel.leader_changed()
-        if self.quorum.leader_id != NO_NODE:
-            self.lifecycle.leader_changed()
+        if self.rooms.quorum.leader_id != NO_NODE:
+            self.rooms.lifecycle.leader_changed()
 
     def _leadership_changed(self, epoch: LeaderEpoch | None) -> None:
         if epoch is None:
-            self.controller.deactivate()
+            self.rooms.controller.deactivate()
         else:
-            self.controller.activate(epoch)
+            self.rooms.controller.activate(epoch)
 
     # What others are told of this node.
 
     def _self(self, identity: Identity) -> Self:
         return Self(
             node_id=self.node_id,
-            cluster_id=self.cluster_id,
+            cluster_id=self.rooms.cluster_id,
             incarnation_id=self._incarnation_id,
-            endpoints=self.listeners.endpoints(self.config.advertised_listeners),
+            endpoints=self.rooms.listeners.endpoints(self.config.advertised_listeners),
             features=_FEATURES,
             rack=self.config.broker_rack,
             log_dirs=tuple(sorted(self._online_directory_ids(identity))),

@@ -104,7 +104,7 @@ class Machine:
         self.trace.note(self.name, f"starts, life {self.lives}")
         node = self.node = self.make_node(load(self.properties, host_name=self.name), world)
         node.on_failure = lambda failure: self._note_failure(life, failure)
-        node.containment.on_contained = node.on_failure  # What a node survives is wrong all the same.
+        node.rooms.containment.on_contained = node.on_failure  # What a node survives is wrong all the same.
         try:
             await self.in_life(node.start())
         except Exception:
@@ -195,7 +195,7 @@ class Machine:
 
 def _close_handlers(node: Node) -> None:
     """As tasks are closed when a life ends: requests that wait have none."""
-    for listener in node.listeners.by_name.values():
+    for listener in node.rooms.listeners.by_name.values():
         for connection in listener.scope.connections.values():
             for handler in connection.stepped():
                 with contextlib.suppress(Crashed, RuntimeError, ValueError):

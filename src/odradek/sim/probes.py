@@ -160,15 +160,15 @@ class ProbedNode(Node):
 
     def _open_quorum(self, identity: Identity) -> None:
         super()._open_quorum(identity)
-        QuorumProbe(self._machine, self.quorum, node_id=self._known_as, incarnation=self._incarnation)
+        QuorumProbe(self._machine, self.rooms.quorum, node_id=self._known_as, incarnation=self._incarnation)
         if self.config.is_controller:
             session_ms = self.config.broker_session_timeout_ms
-            WatchProbe(self._machine, self.controller, node_id=self._known_as, session_ms=session_ms)
+            WatchProbe(self._machine, self.rooms.controller, node_id=self._known_as, session_ms=session_ms)
 
     def is_broker_of(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether this is that life of that broker, and not about to end by itself."""
-        is_broker = self.config.is_broker and self.node_id == broker_id and hasattr(self, "lifecycle")
-        return is_broker and self.lifecycle.broker_epoch == broker_epoch and not self._ending
+        is_broker = self.config.is_broker and self.node_id == broker_id and hasattr(self.rooms, "lifecycle")
+        return is_broker and self.rooms.lifecycle.broker_epoch == broker_epoch and not self._ending
 
     async def stop(self) -> None:
         self._ending = True
@@ -179,4 +179,4 @@ class ProbedNode(Node):
         await super()._abandon()
 
     def _incarnation(self) -> Uuid | None:
-        return self.lifecycle.incarnation_id if self.config.is_broker else None
+        return self.rooms.lifecycle.incarnation_id if self.config.is_broker else None

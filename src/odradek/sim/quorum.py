@@ -193,9 +193,9 @@ class QuorumCluster(Cluster):
     def leader(self) -> Machine | None:
         """Who leads the quorum, as far as it knows itself; of several the one with the newest epoch."""
         led = [
-            (machine.node.quorum.epoch, machine)
+            (machine.node.rooms.quorum.epoch, machine)
             for machine in self.machines.values()
-            if machine.is_up and machine.node is not None and machine.node.quorum.is_active
+            if machine.is_up and machine.node is not None and machine.node.rooms.quorum.is_active
         ]
         return max(led, key=lambda each: each[0])[1] if led else None
 
@@ -205,9 +205,9 @@ class QuorumCluster(Cluster):
         for name, machine in self.machines.items():
             member = self.members[name]
             if machine.is_up and machine.node is not None:
-                quorum = machine.node.quorum
+                quorum = machine.node.rooms.quorum
                 seen = NodeView(
-                    member.node_id, member.is_broker, True, quorum.leader_id, quorum.epoch, machine.node.image
+                    member.node_id, member.is_broker, True, quorum.leader_id, quorum.epoch, machine.node.rooms.image
                 )
             else:
                 alive = machine.life is not None and machine.life.alive
@@ -218,7 +218,9 @@ class QuorumCluster(Cluster):
     def spare(self) -> list[Machine]:
         """Those without whom there are still a majority of the voters and a broker."""
         leader = self.leader()
-        voters = [] if leader is None or leader.node is None else [each.node_id for each in leader.node.quorum.voters]
+        voters = (
+            [] if leader is None or leader.node is None else [each.node_id for each in leader.node.rooms.quorum.voters]
+        )
         spare = []
         for name, machine in self.machines.items():
             others = [member for member in self.members.values() if member.name != name]
@@ -232,7 +234,7 @@ class QuorumCluster(Cluster):
         return [self.machines[member.name] for member in self.members.values() if member.voter]
 
     def leads_quorum(self, machine: Machine) -> bool:
-        return machine.is_up and machine.node is not None and machine.node.quorum.is_active
+        return machine.is_up and machine.node is not None and machine.node.rooms.quorum.is_active
 
     def may_lose_disk(self, machine: Machine) -> bool:
         """As long as every voter knows what it once promised, and of something that is committed."""
@@ -256,7 +258,7 @@ class QuorumCluster(Cluster):
 def _remembers(machine: Machine) -> bool:
     if not machine.is_up or machine.node is None:
         return False
-    raft = machine.node.quorum.raft
+    raft = machine.node.rooms.quorum.raft
     return raft.amnesia is None and raft.high_watermark > 0
 
 

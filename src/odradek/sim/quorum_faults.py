@@ -260,7 +260,8 @@ class QuorumFaults:
         self.start(twin)
         for _ in range(REPLACING_S * 100):
             await asyncio.sleep(0.01)
-            if twin.node is not None and hasattr(twin.node, "lifecycle") and twin.node.lifecycle.broker_epoch >= 0:
+            lifecycle = getattr(twin.node and twin.node.rooms, "lifecycle", None)
+            if lifecycle is not None and lifecycle.broker_epoch >= 0:
                 self._trace.mark("broker replaced")
                 twin.hold()
                 break

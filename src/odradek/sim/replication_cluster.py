@@ -128,7 +128,7 @@ class ReplicationCluster(QuorumCluster):
         """Whether the newest image has the broker that runs there now, and has unfenced it."""
         node_id = NodeId(self.members[machine.name].node_id)
         broker = None if self._image is None else self._image.cluster.brokers.get(node_id)
-        lifecycle = getattr(machine.node, "lifecycle", None)
+        lifecycle = getattr(machine.node and machine.node.rooms, "lifecycle", None)
         return (
             broker is not None
             and not broker.fenced
@@ -150,7 +150,7 @@ class ReplicationCluster(QuorumCluster):
         found = []
         for machine in self.machines.values():
             if machine.is_up and machine.node is not None and machine.node.config.is_broker:
-                hosted = machine.node.replicas.find(partition.topic, partition.index)
+                hosted = machine.node.rooms.replicas.find(partition.topic, partition.index)
                 if hosted is not None:
                     found.append((machine, hosted))
         return found
@@ -204,7 +204,7 @@ class ReplicatedNode(ProbedNode):
 
     def _open_quorum(self, identity: Identity) -> None:
         super()._open_quorum(identity)
-        on_commit, take_snapshot = self.quorum.on_commit, self.quorum.take_snapshot
+        on_commit, take_snapshot = self.rooms.quorum.on_commit, self.rooms.quorum.take_snapshot
 
         async def committed(image: Image, changes: Changes) -> None:
             self._cluster.learn(image)
@@ -214,13 +214,13 @@ class ReplicatedNode(ProbedNode):
             await take_snapshot(snapshot_id, snapshot, content)
             self._cluster.trace.mark("snapshot loaded")
 
-        self.quorum.on_commit = committed
-        self.quorum.take_snapshot = taken  # type: ignore[method-assign]
+        self.rooms.quorum.on_commit = committed
+        self.rooms.quorum.take_snapshot = taken  # type: ignore[method-assign]
 
     def _open_replicas(self) -> None:
         super()._open_replicas()
-        propose, append = self.replicas.on_proposal, self.replicas.append
-        load = self.coordinators._load_in_turns
+        propose, append = self.rooms.replicas.on_proposal, self.rooms.replicas.append
+        load = self.rooms.coordinators._load_in_turns
 
         def proposed(hosted: HostedPartition, proposal: IsrProposal) -> None:
             if self._cluster.on_proposal is not None:
@@ -244,10 +244,10 @@ class ReplicatedNode(ProbedNode):
                 self._cluster.trace.mark("coordinator reloaded")
             self._judge_load(runner)
 
-        self.replicas.on_proposal = proposed
-        self.replicas.append = appended  # type: ignore[method-assign]
-        self.coordinators._load_in_turns = loaded  # type: ignore[method-assign]
-        self.coordinators.give_way = self._give_way  # type: ignore[method-assign]
+        self.rooms.replicas.on_proposal = proposed
+        self.rooms.replicas.append = appended  # type: ignore[method-assign]
+        self.rooms.coordinators._load_in_turns = loaded  # type: ignore[method-assign]
+        self.rooms.coordinators.give_way = self._give_way  # type: ignore[method-assign]
 
     async def _give_way(self) -> None:
         """As if there were much more to load."""
@@ -255,7 +255,7 @@ class ReplicatedNode(ProbedNode):
 
     def _judge_load(self, runner: ShardRunner) -> None:
         """Whoever takes its place meanwhile must be the only one that runs on this log."""
-        current = self.coordinators._runners.get(runner.hosted.index)
+        current = self.rooms.coordinators._runners.get(runner.hosted.index)
         if current is runner:
             return
         self._cluster.trace.mark("load of a coordinator cut short")
@@ -274,7 +274,7 @@ class ReplicatedNode(ProbedNode):
 
     def controller_wire(self) -> SimulatedWire | None:
         """By which leaders on this node ask for other ISRs, if there is a connection now."""
-        connection = self.channel._connection
+        connection = self.rooms.channel._connection
         wire = None if connection is None or connection.is_lost else connection._wire
         return wire if isinstance(wire, SimulatedWire) else None
 

@@ -93,7 +93,7 @@ class NodeThread:
                 await asyncio.wait([starting])
                 return
             starting.result()
-            self.ports = dict(node.listeners.ports)
+            self.ports = dict(node.rooms.listeners.ports)
             self._ready.set()
             await told_to_stop
             await node.stop()

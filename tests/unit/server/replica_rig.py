@@ -55,13 +55,13 @@ from odradek.server.net.buffers import BufferPool
 from odradek.server.net.dispatch import Endpoints
 from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.net.routes import Role
-from odradek.server.node import Node
 from odradek.server.partitions.fetch_sessions import FetchSessions
 from odradek.server.partitions.fetch_wakeups import LENT_FROM_BYTES, FetchWakeups
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.hosting import Hosting, whole_image
 from odradek.server.partitions.isr_changes import IsrChanges
 from odradek.server.partitions.replicas import Replicas
+from odradek.server.rooms import Rooms
 from odradek.server.waiting.purgatory import Purgatory
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device
@@ -141,7 +141,7 @@ class Broker:
         self.replicas.learn(self.image)
         self.hosting.apply_topics(whole_image(self.image))
         scope = ListenerScope(
-            cast(Node, self), "PLAINTEXT", Endpoints(Role.BROKER, "PLAINTEXT"), BufferPool(poison=True)
+            cast(Rooms, self), "PLAINTEXT", Endpoints(Role.BROKER, "PLAINTEXT"), BufferPool(poison=True)
         )
         scope.serving = True
         self.listener = Listener(scope)

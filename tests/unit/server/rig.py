@@ -282,12 +282,12 @@ class Rig:
             assignments=[],
             configs=[CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()],
         )
-        response = await self.node.controller.create_topics(CreateTopicsRequest(topics=[topic]))
+        response = await self.node.rooms.controller.create_topics(CreateTopicsRequest(topics=[topic]))
         assert response.topics[0].error_code == 0, response
-        return [self.node.replicas.require(name, index) for index in range(partitions)]
+        return [self.node.rooms.replicas.require(name, index) for index in range(partitions)]
 
     def topic_id(self, name: str) -> Uuid:
-        return self.node.image.topics.by_name[name].topic_id
+        return self.node.rooms.image.topics.by_name[name].topic_id
 
 
 def request_body(request: Message, version: int, correlation_id: int, *, client_id: str | None = "tester") -> bytes:

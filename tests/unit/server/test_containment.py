@@ -70,7 +70,7 @@ def test_any_handler_that_raises_costs_its_request(port: int, wait: bool) -> Non
 
     async def test() -> None:
         await rig.create_topic("t")
-        endpoints = rig.node.listeners.by_name["PLAINTEXT" if port == 9092 else "CONTROLLER"].scope.endpoints
+        endpoints = rig.node.rooms.listeners.by_name["PLAINTEXT" if port == 9092 else "CONTROLLER"].scope.endpoints
         bystander = rig.connect()
         planted = 0
         for key in endpoints.routes:
@@ -88,7 +88,7 @@ def test_any_handler_that_raises_costs_its_request(port: int, wait: bool) -> Non
             assert client.wire.closed or client.answered, key
             endpoint.handle, endpoint.decode, endpoint.fast_path, endpoint.cached_request = kept
             assert (await bystander.ask(ASK, 9)).topics[0].error_code == 0
-        assert rig.node.containment.counts[Cost.REQUEST] == planted
+        assert rig.node.rooms.containment.counts[Cost.REQUEST] == planted
         await rig.restart()
         assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
 
@@ -127,7 +127,7 @@ def test_any_chore_that_raises_is_done_again_and_keeps_no_other_from_its_turn(mo
     rig.run(test)
     assert {name for _, name in chores} | {"check_isrs"} == set(done)
     assert min(done.values()) > 2
-    assert rig.node.containment.counts[Cost.TASK] > len(done)
+    assert rig.node.rooms.containment.counts[Cost.TASK] > len(done)
 
 
 @pytest.mark.parametrize("at_start", [False, True])
@@ -147,7 +147,9 @@ def test_a_partition_that_cannot_be_opened_costs_itself(monkeypatch: pytest.Monk
         assert {each.error_code for each in answer.topics} == {0}
         return {
             name: [
-                0 if rig.node.replicas.find(name, index) else int(rig.node.replicas.why_missing(name, index))
+                0
+                if rig.node.rooms.replicas.find(name, index)
+                else int(rig.node.rooms.replicas.why_missing(name, index))
                 for index in range(3)
             ]
             for name in ("bad", "t")
@@ -166,11 +168,11 @@ def test_a_partition_that_cannot_be_opened_costs_itself(monkeypatch: pytest.Monk
             await rig.create_topic("t", 3)
         whole = [0, 0, 0]
         assert await errors(rig.connect()) == {"bad": [0, ErrorCode.KAFKA_STORAGE_ERROR, 0], "t": whole}
-        assert rig.node.containment.counts[Cost.PARTITION] == 1
+        assert rig.node.rooms.containment.counts[Cost.PARTITION] == 1
         poisoned = False
         await rig.restart()
         assert await errors(rig.connect()) == {"bad": whole, "t": whole}
-        assert rig.node.containment.total == 0
+        assert rig.node.rooms.containment.total == 0
 
     monkeypatch.setattr(LogDirectory, "open_log", open_log)
     rig.run(test)
@@ -188,15 +190,15 @@ def test_a_partition_that_cannot_change_costs_itself(monkeypatch: pytest.MonkeyP
 
     async def test() -> None:
         hosted = await rig.create_topic("bad", 2)
-        topic = rig.node.image.topics.by_name["bad"]
+        topic = rig.node.rooms.image.topics.by_name["bad"]
         monkeypatch.setattr(Partition, "apply", apply)
         await rig.node._hosting.apply_topics_gradually(TopicChanges((), (PartitionsOf(topic, (0, 1), topic),), ()))
-        assert [rig.node.replicas.hosts(each) for each in hosted] == [False, True]
-        assert rig.node.replicas.why_missing("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [rig.node.rooms.replicas.hosts(each) for each in hosted] == [False, True]
+        assert rig.node.rooms.replicas.why_missing("bad", 0) is ErrorCode.KAFKA_STORAGE_ERROR
         await rig.create_topic("t")
         monkeypatch.undo()
         await rig.restart()
-        assert rig.node.replicas.find("bad", 0) is not None
+        assert rig.node.rooms.replicas.find("bad", 0) is not None
 
     rig.run(test)
 
@@ -261,12 +263,12 @@ def test_whoever_raises_at_what_was_committed_costs_a_turn(
         await configure(BROKER_RESOURCE, "", "log.flush.interval.messages")
         await asyncio.sleep(1)
         assert rig.node.failed is None
-        assert rig.node.containment.total > 0
+        assert rig.node.rooms.containment.total > 0
         poisoned = False
         await rig.create_topic("v")
         assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
         await rig.restart()
-        assert {"t", "u", "v"} <= set(rig.node.image.topics.by_name)
+        assert {"t", "u", "v"} <= set(rig.node.rooms.image.topics.by_name)
 
     monkeypatch.setattr(owner, name, hear)
     rig.run(test)
@@ -276,13 +278,13 @@ def test_tracebacks_are_told_once_a_place_and_everything_is_counted(caplog: pyte
     rig = Rig()
 
     async def test() -> None:
-        containment = rig.node.containment
+        containment = rig.node.rooms.containment
         for _ in range(3):
             with containment.at_most(Cost.SHARD, "one"):
                 raise Planted
         with containment.at_most(Cost.TASK, "another"):
             raise Planted
-        assert 'odradek_unexpectedfailures_total{cost="shard"} 3' in exposition(rig.node)
+        assert 'odradek_unexpectedfailures_total{cost="shard"} 3' in exposition(rig.node.rooms)
         assert containment.total == 4
 
     rig.run(test)

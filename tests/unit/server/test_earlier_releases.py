@@ -114,7 +114,7 @@ def test_logs_that_were_set_aside_under_another_order_of_directories_come_back(
         await stop(rig)
         await rig.start()
         assert await content(rig) == [[b"kept"]] * len(PARTITIONS)
-        assert {each.index: each.directory.path for each in rig.node.replicas} == where
+        assert {each.index: each.directory.path for each in rig.node.rooms.replicas} == where
 
     rig.run(test)
 
@@ -176,14 +176,14 @@ def test_an_older_copy_on_a_disk_that_was_away_is_told_of(caplog: pytest.LogCapt
 
     async def test() -> None:
         where = await filled(rig)
-        missing = rig.node.replicas.directories[1].directory_id
+        missing = rig.node.rooms.replicas.directories[1].directory_id
         await stop(rig)
         disk = operator(rig)
         before = disk.read_file("/more/meta.properties").decode()
         away = uuid_text(Uuid(b"the id it had   "))
         disk.write_file("/more/meta.properties", before.replace(uuid_text(missing), away).encode())
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == -1, "a directory of its last registration is missing"
+        assert rig.node.rooms.lifecycle.previous_epoch == -1, "a directory of its last registration is missing"
         for index, path in where.items():
             told = f"t-{index} was last in a log directory that is missing (directory.id {uuid_text(missing)})"
             assert (told in caplog.text) is (path == "/more")

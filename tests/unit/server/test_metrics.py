@@ -9,11 +9,11 @@ from tests.unit.server.replica_rig import Broker, ReplicaRig
 from odradek.metadata.image.configs import BROKER_RESOURCE
 from odradek.metadata.records import ConfigRecord
 from odradek.server.metrics import _replica_manager
-from odradek.server.node import Node
+from odradek.server.rooms import Rooms
 
 
 def gauges(broker: Broker) -> dict[str, float]:
-    return {family.name: family.samples[0][2] for family in _replica_manager(cast(Node, broker))}
+    return {family.name: family.samples[0][2] for family in _replica_manager(cast(Rooms, broker))}
 
 
 def test_what_a_move_adds_is_not_missed_before_it_has_come() -> None:

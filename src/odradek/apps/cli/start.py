@@ -130,12 +130,12 @@ def _say_ready(node: Node) -> None:
     """The one line that a person waits for."""
     config = node.config
     advertised = ", ".join(
-        str(type(one)(one.name, one.host, one.port or node.listeners.ports[one.name]))
+        str(type(one)(one.name, one.host, one.port or node.rooms.listeners.ports[one.name]))
         for one in (config.advertised_listeners or config.controller_advertised_listeners)
     )
     data = ", ".join(config.log_dirs)
     print(
         f"Odradek {__version__} ready: {advertised} "
-        f"(node {node.node_id}, cluster {node.cluster_id}, data {data}) in {time.monotonic() - BEGAN:.2f} s",
+        f"(node {node.node_id}, cluster {node.rooms.cluster_id}, data {data}) in {time.monotonic() - BEGAN:.2f} s",
         flush=True,
     )

@@ -7,6 +7,7 @@ StandardAuthorizer the cluster's access rules count (`security.acl` says how), f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.metadata.image.acls import AclsImage
@@ -16,7 +17,7 @@ from odradek.security.acl import CLUSTER_NAME, AccessRules, Operation, ResourceT
 from odradek.server.access.authorized_operations import CLUSTER_OPERATIONS
 
 if TYPE_CHECKING:
-    from odradek.server.handlers.context import Context
+    from odradek.server.access.caller import Caller
 
 _REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -50,73 +51,65 @@ class Authorizer:
         self._acls = acls
 
 
-def allowed(ctx: Context, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
+def allowed(caller: Caller, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
     """Whether the client may do that to a resource."""
-    authorizer = ctx.node.authorizer
-    if authorizer is None or (operation is Operation.CLUSTER_ACTION and ctx.is_peer):
+    authorizer = caller.authorizer
+    if authorizer is None or (operation is Operation.CLUSTER_ACTION and caller.is_peer):
         # Nodes do not say who they are on a plain listener, and a cluster in which they may not act is none.
         return True
-    return authorizer.rules.allows(ctx.principal, ctx.client_address, operation, resource_type, name)
+    return authorizer.rules.allows(caller.principal, caller.address, operation, resource_type, name)
 
 
-def allowed_somewhere(ctx: Context, operation: Operation, resource_type: ResourceType) -> bool:
+def allowed_somewhere(caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
     """Whether there is any resource of the type that the client may do that to."""
-    authorizer = ctx.node.authorizer
+    authorizer = caller.authorizer
     return authorizer is None or authorizer.rules.allows_somewhere(
-        ctx.principal, ctx.client_address, operation, resource_type
+        caller.principal, caller.address, operation, resource_type
     )
 
 
-def require(ctx: Context, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+def require(caller: Caller, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
     """KafkaError, the one that is for this type of resource, unless the client may do that."""
-    if ctx.node.authorizer is not None and not allowed(ctx, operation, resource_type, name):
+    if caller.authorizer is not None and not allowed(caller, operation, resource_type, name):
         raise KafkaError(_REFUSALS[resource_type])
 
 
-def require_authorizer(ctx: Context) -> None:
+def require_authorizer(caller: Caller) -> None:
     """Rules that nobody would follow are neither made nor shown."""
-    if ctx.node.authorizer is None:
+    if caller.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
-def require_configs(ctx: Context, operation: Operation, resource_type: int, name: str) -> None:
+def require_configs(caller: Caller, operation: Operation, resource_type: int, name: str) -> None:
     """As `require`, for a resource with a configuration; brokers and their loggers belong to the cluster."""
     if resource_type == TOPIC_RESOURCE:
-        require(ctx, operation, ResourceType.TOPIC, name)
+        require(caller, operation, ResourceType.TOPIC, name)
     elif resource_type == GROUP_RESOURCE:
-        require(ctx, operation, ResourceType.GROUP, name)
+        require(caller, operation, ResourceType.GROUP, name)
     else:
-        require(ctx, operation, ResourceType.CLUSTER)
+        require(caller, operation, ResourceType.CLUSTER)
 
 
-def topic_check(ctx: Context, operation: Operation) -> Callable[[str], bool] | None:
+def topic_check(caller: Caller, operation: Operation) -> Callable[[str], bool] | None:
     """For requests about many partitions: asks once a topic; None where everybody may do everything."""
-    if ctx.node.authorizer is None:
+    if caller.authorizer is None:
         return None
-    known: dict[str, bool] = {}
-
-    def check(topic: str) -> bool:
-        answer = known.get(topic)
-        if answer is None:
-            answer = known[topic] = allowed(ctx, operation, ResourceType.TOPIC, topic)
-        return answer
-
-    return check
+    return partial(caller.may, operation)
 
 
-def cluster_operations(ctx: Context) -> int:
+def cluster_operations(caller: Caller) -> int:
     """What the client may do to the cluster; nothing is told to one that may not even describe it."""
-    if not allowed(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not allowed(caller, Operation.DESCRIBE, ResourceType.CLUSTER):
         return 0
-    return allowed_operations(ctx, ResourceType.CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
+    return allowed_operations(caller, ResourceType.CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
 
 
-def allowed_operations(ctx: Context, resource_type: ResourceType, name: str, all_of_them: int) -> int:
+def allowed_operations(caller: Caller, resource_type: ResourceType, name: str, all_of_them: int) -> int:
     """Which of some operations, as a bit field of their codes, the client may do to a resource."""
-    if ctx.node.authorizer is None:
+    if caller.authorizer is None:
         return all_of_them
     return sum(
         1 << operation
         for operation in Operation
-        if all_of_them >> operation & 1 and allowed(ctx, operation, resource_type, name)
+        if all_of_them >> operation & 1 and allowed(caller, operation, resource_type, name)
     )

@@ -25,7 +25,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.server.waiting.stepped import resume
 
 if TYPE_CHECKING:
-    from odradek.server.handlers.context import Context
+    from odradek.server.access.caller import Caller
 
 MAX_RATES = 1_000
 """Beyond so many, those that have not been heard of for a while are forgotten: client ids cost nothing to make up."""
@@ -108,7 +108,7 @@ class Quotas:
     """What is in force, and how much of it each client has used."""
 
     def __init__(self, clock: Clock, *, windows: int, window_s: int) -> None:
-        self._clock = clock
+        self.clock = clock
         self._windows = windows
         self._window_ms = window_s * 1000
         self._image: ClientQuotasImage = NO_CLIENT_QUOTAS
@@ -138,7 +138,7 @@ class Quotas:
         if found is None:
             return 0
         limit, whose = found
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         rate = self._rate(key, whose, now_ms)
         rate.record(amount, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
@@ -152,7 +152,7 @@ class Quotas:
         limit = own.get(CONNECTION_CREATION_RATE) or everyones.get(CONNECTION_CREATION_RATE)
         if limit is None:
             return 0
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         rate = self._rate(CONNECTION_CREATION_RATE, ((IP, address),), now_ms)
         rate.record(1, now_ms)
         wait_ms = rate.throttle_ms(limit, now_ms)
@@ -166,7 +166,7 @@ class Quotas:
         if found is None:
             return 0
         limit, whose = found
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         bucket = self._buckets.get(whose)
         if bucket is None:
             bucket = self._buckets[whose] = TokenBucket(now_ms)
@@ -225,33 +225,32 @@ _PRECEDENCE = (
 """User and client id of a quota: that of the very one, that of everybody without one, or none of that type."""
 
 
-def charge_mutations(ctx: Context, partitions: int, *, strict_since: int) -> int:
+def charge_mutations(quotas: Quotas, caller: Caller, partitions: int, *, strict: bool) -> int:
     """Note that a client changes so many partitions; the wait in milliseconds.
 
-    THROTTLING_QUOTA_EXCEEDED where nothing is left, to clients that know the error; older ones are only slowed down.
+    THROTTLING_QUOTA_EXCEEDED where nothing is left, to clients that know the error (`strict`); older ones are only
+    slowed down.
     """
-    quotas = ctx.node.quotas
-    if not quotas.active or ctx.is_peer:
+    if not quotas.active or caller.is_peer:
         return 0
-    return quotas.mutated(ctx.user, ctx.client_id or "", partitions, strict=ctx.api_version >= strict_since)
+    return quotas.mutated(caller.user, caller.client_id or "", partitions, strict=strict)
 
 
-def is_metered(ctx: Context, request: Message) -> bool:
+def is_metered(quotas: Quotas, caller: Caller, request: Message) -> bool:
     """A broker is not held up for what its clients ask for, nor for keeping up with its leaders."""
-    if not ctx.node.quotas.active or ctx.is_peer:
+    if not quotas.active or caller.is_peer:
         return False
     return not (isinstance(request, FetchRequest) and _is_followers(request))
 
 
 async def metered(
-    ctx: Context, request: Message, frame_bytes: int, handler: Coroutine[Any, Any, Message | None]
+    quotas: Quotas, caller: Caller, request: Message, frame_bytes: int, handler: Coroutine[Any, Any, Message | None]
 ) -> Message | None:
     """Answer, count what it cost, tell the client to wait, and do not hear it meanwhile.
 
     Time counts as long as the loop was kept; what a handler waits for costs nobody anything.
     """
-    node = ctx.node
-    monotonic_ms = node.world.clock.monotonic_ms
+    monotonic_ms = quotas.clock.monotonic_ms
     started_ms = monotonic_ms()
     try:
         awaited = handler.send(None)
@@ -261,21 +260,19 @@ async def metered(
     else:
         spent_ms = monotonic_ms() - started_ms
         response = await resume(handler, awaited)
-    user, client_id = ctx.user, ctx.client_id or ""
-    throttle_ms = node.quotas.used(REQUEST_PERCENTAGE, user, client_id, spent_ms / _MS_PER_PERCENT)
+    user, client_id = caller.user, caller.client_id or ""
+    throttle_ms = quotas.used(REQUEST_PERCENTAGE, user, client_id, spent_ms / _MS_PER_PERCENT)
     if isinstance(request, ProduceRequest):
-        throttle_ms = max(throttle_ms, node.quotas.used(PRODUCER_BYTE_RATE, user, client_id, frame_bytes))
+        throttle_ms = max(throttle_ms, quotas.used(PRODUCER_BYTE_RATE, user, client_id, frame_bytes))
     elif isinstance(response, FetchResponse):
         fetched = sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
-        throttle_ms = max(throttle_ms, node.quotas.used(CONSUMER_BYTE_RATE, user, client_id, fetched))
+        throttle_ms = max(throttle_ms, quotas.used(CONSUMER_BYTE_RATE, user, client_id, fetched))
     if response is not None and "throttle_time_ms" in response.field_names:
         known: Any = response
         throttle_ms = max(throttle_ms, known.throttle_time_ms)
         known.throttle_time_ms = throttle_ms
     if throttle_ms:
-        connection = ctx.listener.connections.get(ctx.connection_id)
-        if connection is not None:
-            connection.mute(throttle_ms)
+        caller.mute(throttle_ms)
     return response
 
 

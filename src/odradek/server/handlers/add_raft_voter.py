@@ -13,9 +13,9 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ADD_RAFT_VOTER, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
+    require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
     try:
-        await ctx.node.quorum.voter_changes.add(request)
+        await ctx.rooms.quorum.voter_changes.add(request)
     except KafkaError as refused:
         return AddRaftVoterResponse(error_code=refused.code, error_message=refused.message or None)
     return AddRaftVoterResponse()

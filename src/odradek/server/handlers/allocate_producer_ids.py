@@ -12,5 +12,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ALLOCATE_PRODUCER_IDS, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    return await ctx.node.controller.allocate_producer_ids(request)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.allocate_producer_ids(request)

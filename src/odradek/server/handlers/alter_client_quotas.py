@@ -18,8 +18,8 @@ from odradek.server.net.routes import Role, serves
 @serves(ApiKey.ALTER_CLIENT_QUOTAS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     try:
-        require(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
-        return await ctx.node.controller.alter_client_quotas(request)
+        require(ctx.caller, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+        return await ctx.rooms.controller.alter_client_quotas(request)
     except KafkaError as refused:
         return AlterClientQuotasResponse(
             entries=[

@@ -30,7 +30,7 @@ async def handle_on_broker(ctx: Context, request: AlterConfigsRequest) -> AlterC
     for each in request.resources:
         try:
             if each.resource_type == BROKER_RESOURCE and each.resource_name:
-                check_is_this_broker(ctx.node.config, each.resource_name)
+                check_is_this_broker(ctx.rooms.config, each.resource_name)
             forwarded.append(each)
         except KafkaError as refused:
             answers[each.resource_type, each.resource_name] = _refusal(each, refused)
@@ -53,12 +53,12 @@ async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
     for each in request.resources:
         name = (each.resource_type, each.resource_name)
         try:
-            require_configs(ctx, Operation.ALTER_CONFIGS, *name)
+            require_configs(ctx.caller, Operation.ALTER_CONFIGS, *name)
             permitted.append(each)
         except KafkaError as refused:
             answers[name] = _refusal(each, refused)
     try:
-        response = await ctx.node.controller.alter_configs(
+        response = await ctx.rooms.controller.alter_configs(
             AlterConfigsRequest(resources=permitted, validate_only=request.validate_only)
         )
         answers |= {(each.resource_type, each.resource_name): each for each in response.responses}

@@ -16,5 +16,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ALTER_PARTITION, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    return await ctx.node.controller.alter_partition(request, ctx.api_version)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.alter_partition(request, ctx.api_version)

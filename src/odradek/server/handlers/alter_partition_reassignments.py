@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-    return await ctx.node.controller.alter_partition_reassignments(request)
+    require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.alter_partition_reassignments(request)

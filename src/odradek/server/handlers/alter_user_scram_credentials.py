@@ -18,8 +18,8 @@ from odradek.server.net.routes import Role, serves
 @serves(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     try:
-        require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-        return await ctx.node.controller.alter_scram_credentials(request)
+        require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+        return await ctx.rooms.controller.alter_scram_credentials(request)
     except KafkaError as refused:
         named = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
         return AlterUserScramCredentialsResponse(

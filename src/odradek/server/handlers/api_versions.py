@@ -65,20 +65,20 @@ async def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    image = ctx.node.image
+    image = ctx.rooms.image
     return ApiVersionsResponse(
         error_code=0,
         api_keys=_announced_on(ctx.listener.endpoints.role),
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.minimum, max_version=feature.maximum)
-            for feature in ctx.node.supported_features
+            for feature in ctx.rooms.supported_features
             # Before version 4 clients choke on a range that begins with 0 (KIP-1022).
             if feature.minimum > 0 or ctx.api_version >= _ZERO_RANGE_VERSION
         ],
         finalized_features_epoch=image.provenance.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.served(ctx.node.quorum.kraft_version).items()
+            for name, level in image.features.served(ctx.rooms.quorum.kraft_version).items()
         ],
     )
 

@@ -12,5 +12,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ASSIGN_REPLICAS_TO_DIRS, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    return await ctx.node.controller.assign_replicas_to_dirs(request)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.assign_replicas_to_dirs(request)

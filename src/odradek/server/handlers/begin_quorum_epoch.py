@@ -12,6 +12,6 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.BEGIN_QUORUM_EPOCH, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    quorum = ctx.node.quorum
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.rooms.quorum
     return await quorum.step(lambda now_ms: quorum.raft.epoch_begun(request, now_ms))

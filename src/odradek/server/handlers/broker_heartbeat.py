@@ -16,12 +16,12 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.BROKER_HEARTBEAT, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    controller = ctx.node.controller
-    connection = (ctx.listener_name, ctx.connection_id)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    controller = ctx.rooms.controller
+    connection = (ctx.caller.listener, ctx.caller.connection_id)
     if controller.heartbeats_on(request, connection):
         ctx.listener.when_lost(
-            ctx.connection_id,
+            ctx.caller.connection_id,
             lambda closed_by_peer: controller.connection_lost(request, connection, closed_by_peer=closed_by_peer),
         )
     return await controller.broker_heartbeat(request)

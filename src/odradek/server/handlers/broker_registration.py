@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.BROKER_REGISTRATION, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    return await ctx.node.controller.register_broker(request, ctx.api_version)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.register_broker(request, ctx.api_version)

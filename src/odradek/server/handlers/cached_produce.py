@@ -24,8 +24,8 @@ from odradek.storage.log import NOT_PLAIN
 
 if TYPE_CHECKING:
     from odradek.server.net.dispatch import Endpoint
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 MAX_SHAPES = 64
 """How many partitions a connection is remembered to write to; all others are served as if it were their first time."""
@@ -72,13 +72,13 @@ class _Known:
 class _Writing:
     """What one connection writes to."""
 
-    __slots__ = ("_clock", "_known", "_node", "_refused", "_shape_end", "_unpack", "_version", "endpoint", "start")
+    __slots__ = ("_clock", "_known", "_refused", "_rooms", "_shape_end", "_unpack", "_version", "endpoint", "start")
 
-    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, shape_end: int, sizes: str) -> None:
+    def __init__(self, rooms: Rooms, endpoint: Endpoint, start: int, version: int, shape_end: int, sizes: str) -> None:
         self.endpoint = endpoint
         self.start = start
-        self._node = node
-        self._clock = node.world.clock
+        self._rooms = rooms
+        self._clock = rooms.world.clock
         self._version = version
         self._shape_end = shape_end
         # The size, API and version, the correlation id, all that does not change, and how large the batch is.
@@ -86,7 +86,7 @@ class _Writing:
             f">iIi{shape_end - _SHAPE_START}s{sizes}"
         ).unpack_from
         self._known: dict[bytes, _Known] = {}
-        self._refused = node.replicas.refused_batches.first
+        self._refused = rooms.replicas.refused_batches.first
         """Not empty while somebody's batches have to wait for an earlier one."""
 
     def _remember(self, frame: memoryview, hosted: HostedPartition | None, acks: int, front: bytes, end: bytes) -> None:
@@ -112,9 +112,9 @@ class _Writing:
         except (KafkaError, TakesLong):
             return None  # It will be found once more, by who counts and answers it, or has time for it.
         except OSError as failure:
-            error = self._node.replicas.failed_append(hosted, batch, failure)
+            error = self._rooms.replicas.failed_append(hosted, batch, failure)
             listener_name = self.endpoint.listener_name
-            return refusal(self._node, listener_name, self._version, correlation_id, hosted, error, known.acks)
+            return refusal(self._rooms, listener_name, self._version, correlation_id, hosted, error, known.acks)
         if base_offset == NOT_PLAIN:
             return None
         hosted.appends += 1
@@ -134,9 +134,9 @@ class CachedProduce(_Writing):
 
     __slots__ = ("_topic_bytes",)
 
-    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, topic_bytes: int) -> None:
+    def __init__(self, rooms: Rooms, endpoint: Endpoint, start: int, version: int, topic_bytes: int) -> None:
         shape_end = start + _REQUEST.size + topic_bytes + _PARTITION.size
-        super().__init__(node, endpoint, start, version, shape_end, "BB")
+        super().__init__(rooms, endpoint, start, version, shape_end, "BB")
         self._topic_bytes = topic_bytes
         """Of a topic's id, or of its name with the size in front; other names are not remembered here."""
 
@@ -151,7 +151,7 @@ class CachedProduce(_Writing):
             return
         if transaction or topics != 2 or partitions != 2:
             return
-        replicas = self._node.replicas
+        replicas = self._rooms.replicas
         if self._version >= _FIRST_VERSION_BY_ID:
             hosted = replicas.find_by_id(Uuid(topic), index)
         elif topic[0] == len(topic):
@@ -187,9 +187,9 @@ class CachedProduceBefore9(_Writing):
 
     __slots__ = ("_name_bytes",)
 
-    def __init__(self, node: Node, endpoint: Endpoint, start: int, version: int, name_bytes: int) -> None:
+    def __init__(self, rooms: Rooms, endpoint: Endpoint, start: int, version: int, name_bytes: int) -> None:
         shape_end = start + _REQUEST_BEFORE_9.size + name_bytes + _PARTITION_BEFORE_9.size
-        super().__init__(node, endpoint, start, version, shape_end, "i")
+        super().__init__(rooms, endpoint, start, version, shape_end, "i")
         self._name_bytes = name_bytes
 
     def learn(self, frame: memoryview) -> None:
@@ -203,7 +203,7 @@ class CachedProduceBefore9(_Writing):
             return
         if transaction != -1 or topics != 1 or partitions != 1 or name_bytes != self._name_bytes:
             return
-        hosted = self._node.replicas.find(name.decode(), index)
+        hosted = self._rooms.replicas.find(name.decode(), index)
         front = b"\0\0\0\1" + bytes(frame[position - 2 : name_end]) + _PARTITION_BEFORE_9.pack(1, index) + _NO_ERROR
         self._remember(frame, hosted, acks, front, _ANSWER_END_BEFORE_9[self._version])
 
@@ -228,12 +228,12 @@ def cached_produce(version: int) -> CachedRequestMaker | None:
     if version < _FIRST_VERSION:
         return None
 
-    def make(node: Node, endpoint: Endpoint, start: int, frame: memoryview) -> CachedRequest:
+    def make(rooms: Rooms, endpoint: Endpoint, start: int, frame: memoryview) -> CachedRequest:
         if version >= _FIRST_VERSION_BY_ID:
-            return CachedProduce(node, endpoint, start, version, _ID_BYTES)
+            return CachedProduce(rooms, endpoint, start, version, _ID_BYTES)
         if version >= _FIRST_FLEXIBLE_VERSION:
-            return CachedProduce(node, endpoint, start, version, frame[start + _REQUEST.size])
+            return CachedProduce(rooms, endpoint, start, version, frame[start + _REQUEST.size])
         *_, name_bytes = _REQUEST_BEFORE_9.unpack_from(frame, start)
-        return CachedProduceBefore9(node, endpoint, start, version, max(name_bytes, 0))
+        return CachedProduceBefore9(rooms, endpoint, start, version, max(name_bytes, 0))
 
     return make

@@ -27,17 +27,17 @@ async def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Consume
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = allowed_operations(
-                    ctx, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
+                    ctx.caller, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
                 )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
-        if ctx.node.image.features.level(GROUP_VERSION) < 1:
+        if ctx.rooms.image.features.level(GROUP_VERSION) < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        group: DescribedGroup = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        group: DescribedGroup = await ctx.rooms.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)
         )
         _check_topics(ctx, group)
@@ -57,7 +57,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
 
 def _check_topics(ctx: Context, group: DescribedGroup) -> None:
     """Whoever may describe the group, but not all of its topics, is told neither."""
-    may_see = topic_check(ctx, Operation.DESCRIBE)
+    may_see = topic_check(ctx.caller, Operation.DESCRIBE)
     if may_see is None:
         return
     for member in group.members:

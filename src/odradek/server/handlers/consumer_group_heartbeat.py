@@ -24,18 +24,18 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.CONSUMER_GROUP_HEARTBEAT, on=Role.BROKER)
 async def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    if ctx.node.image.features.level(GROUP_VERSION) < 1:
+    if ctx.rooms.image.features.level(GROUP_VERSION) < 1:
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.default_message
         )
-    fresh_id = "" if request.member_id else uuid_text(random_uuid(ctx.node.world.entropy))
-    joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, fresh_id)
+    fresh_id = "" if request.member_id else uuid_text(random_uuid(ctx.rooms.world.entropy))
+    joiner = Joiner(ctx.caller.client_id or "", ctx.caller.host, ctx.api_version, fresh_id)
     try:
-        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
+        require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
         for topic in request.subscribed_topic_names or ():
-            require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        may_see = topic_check(ctx, Operation.DESCRIBE)
-        response: ConsumerGroupHeartbeatResponse = await ctx.node.coordinators.ask(
+            require(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        may_see = topic_check(ctx.caller, Operation.DESCRIBE)
+        response: ConsumerGroupHeartbeatResponse = await ctx.rooms.coordinators.ask(
             request.group_id,
             lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now, may_see=may_see),
         )

@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.CONTROLLER_REGISTRATION, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    return await ctx.node.controller.register_controller(request)
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.register_controller(request)

@@ -14,9 +14,9 @@ from odradek.server.net.routes import Role, serves
 @serves(ApiKey.CREATE_ACLS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     try:
-        require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-        require_authorizer(ctx)
-        return await ctx.node.controller.create_acls(request)
+        require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+        require_authorizer(ctx.caller)
+        return await ctx.rooms.controller.create_acls(request)
     except KafkaError as refused:
         refusal = AclCreationResult(error_code=refused.code, error_message=refused.message)
         return CreateAclsResponse(results=[refusal for _ in request.creations])

@@ -24,7 +24,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
     permitted: list[CreatePartitionsTopic] = []
     refusals: list[CreatePartitionsTopicResult] = []
     for topic in request.topics:
-        if allowed(ctx, Operation.ALTER, ResourceType.TOPIC, topic.name):
+        if allowed(ctx.caller, Operation.ALTER, ResourceType.TOPIC, topic.name):
             permitted.append(topic)
         else:
             refusals.append(_refusal(topic, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
@@ -33,8 +33,10 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
     )
     try:
         wanted = 0 if request.validate_only else _new_partitions(ctx, request)
-        throttle_ms = charge_mutations(ctx, wanted, strict_since=_THROTTLING_ERROR_SINCE)
-        response = await ctx.node.controller.create_partitions(request)
+        throttle_ms = charge_mutations(
+            ctx.rooms.quotas, ctx.caller, wanted, strict=ctx.api_version >= _THROTTLING_ERROR_SINCE
+        )
+        response = await ctx.rooms.controller.create_partitions(request)
         response.throttle_time_ms = throttle_ms
     except KafkaError as refused:
         response = CreatePartitionsResponse(results=[_refusal(topic, refused) for topic in permitted])
@@ -43,7 +45,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
 
 
 def _new_partitions(ctx: Context, request: CreatePartitionsRequest) -> int:
-    topics = ctx.node.image.topics.by_name
+    topics = ctx.rooms.image.topics.by_name
     return sum(max(each.count - len(topics[each.name].partitions), 0) for each in request.topics if each.name in topics)
 
 

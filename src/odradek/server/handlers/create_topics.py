@@ -31,12 +31,14 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     request = CreateTopicsRequest(topics=permitted, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
     try:
         wanted = 0 if request.validate_only else sum(_partitions(ctx, topic) for topic in permitted)
-        throttle_ms = charge_mutations(ctx, wanted, strict_since=_THROTTLING_ERROR_SINCE)
-        response = await ctx.node.controller.create_topics(request)
+        throttle_ms = charge_mutations(
+            ctx.rooms.quotas, ctx.caller, wanted, strict=ctx.api_version >= _THROTTLING_ERROR_SINCE
+        )
+        response = await ctx.rooms.controller.create_topics(request)
         response.throttle_time_ms = throttle_ms
     except KafkaError as refused:
         response = CreateTopicsResponse(topics=[_refusal(topic, refused) for topic in permitted])
-    if ctx.node.authorizer is not None:
+    if ctx.rooms.authorizer is not None:
         _hide_configs(ctx, response)
     response.topics += refusals
     return response
@@ -44,12 +46,14 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
 
 def _sort(ctx: Context, request: CreateTopicsRequest) -> tuple[list[CreatableTopic], list[CreatableTopicResult]]:
     """What the client may create, and the answer about what it may not."""
-    if allowed(ctx, Operation.CREATE, ResourceType.CLUSTER):
+    if allowed(ctx.caller, Operation.CREATE, ResourceType.CLUSTER):
         return request.topics, []
     permitted: list[CreatableTopic] = []
     refusals: list[CreatableTopicResult] = []
     for topic in request.topics:
-        if (ctx.is_peer and is_internal(topic.name)) or allowed(ctx, Operation.CREATE, ResourceType.TOPIC, topic.name):
+        if (ctx.caller.is_peer and is_internal(topic.name)) or allowed(
+            ctx.caller, Operation.CREATE, ResourceType.TOPIC, topic.name
+        ):
             permitted.append(topic)
         else:
             refusals.append(_refusal(topic, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
@@ -58,7 +62,7 @@ def _sort(ctx: Context, request: CreateTopicsRequest) -> tuple[list[CreatableTop
 
 def _hide_configs(ctx: Context, response: CreateTopicsResponse) -> None:
     for topic in response.topics:
-        if not topic.error_code and not allowed(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        if not topic.error_code and not allowed(ctx.caller, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
             topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.configs, topic.num_partitions, topic.replication_factor = None, -1, -1
 
@@ -70,4 +74,4 @@ def _refusal(topic: CreatableTopic, why: KafkaError) -> CreatableTopicResult:
 def _partitions(ctx: Context, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return topic.num_partitions if topic.num_partitions > 0 else ctx.node.config.num_partitions
+    return topic.num_partitions if topic.num_partitions > 0 else ctx.rooms.config.num_partitions

@@ -14,9 +14,9 @@ from odradek.server.net.routes import Role, serves
 @serves(ApiKey.DELETE_ACLS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     try:
-        require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-        require_authorizer(ctx)
-        return await ctx.node.controller.delete_acls(request)
+        require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+        require_authorizer(ctx.caller)
+        return await ctx.rooms.controller.delete_acls(request)
     except KafkaError as refused:
         refusal = DeleteAclsFilterResult(error_code=refused.code, error_message=refused.message, matching_acls=[])
         return DeleteAclsResponse(filter_results=[refusal for _ in request.filters])

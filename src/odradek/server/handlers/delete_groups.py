@@ -19,8 +19,8 @@ async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResp
 
 async def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:
     try:
-        require(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
-        result: DeletableGroupResult = await ctx.node.coordinators.delete_group(group_id)
+        require(ctx.caller, Operation.DELETE, ResourceType.GROUP, group_id)
+        result: DeletableGroupResult = await ctx.rooms.coordinators.delete_group(group_id)
     except KafkaError as refused:
         return DeletableGroupResult(group_id=group_id, error_code=refused.code)
     return result

@@ -37,10 +37,10 @@ async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsRe
         )
         for topic in request.topics
     ]
-    deadline_ms = ctx.node.world.clock.monotonic_ms() + request.timeout_ms
+    deadline_ms = ctx.rooms.world.clock.monotonic_ms() + request.timeout_ms
     for hosted, pending, result in waiting:
-        left_ms = max(deadline_ms - ctx.node.world.clock.monotonic_ms(), 0)
-        result.error_code = await pending.wait(hosted, ctx.node.purgatory, timeout_ms=left_ms)
+        left_ms = max(deadline_ms - ctx.rooms.world.clock.monotonic_ms(), 0)
+        result.error_code = await pending.wait(hosted, ctx.rooms.purgatory, timeout_ms=left_ms)
         result.low_watermark = hosted.partition.low_watermark
     return DeleteRecordsResponse(topics=topics)
 
@@ -52,9 +52,9 @@ def _delete(
     offset: int,
     waiting: list[tuple[HostedPartition, PendingDeletion, DeleteRecordsPartitionResult]],
 ) -> DeleteRecordsPartitionResult:
-    replicas = ctx.node.replicas
+    replicas = ctx.rooms.replicas
     try:
-        require(ctx, Operation.DELETE, ResourceType.TOPIC, topic)
+        require(ctx.caller, Operation.DELETE, ResourceType.TOPIC, topic)
         hosted = replicas.require(topic, index)
         if is_internal(topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -26,11 +26,13 @@ _THROTTLING_ERROR_SINCE = 5
 @serves(ApiKey.DELETE_TOPICS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     refusals: list[DeletableTopicResult] = []
-    if ctx.node.authorizer is not None:
+    if ctx.rooms.authorizer is not None:
         request, refusals = _permitted(ctx, request)
     try:
-        throttle_ms = charge_mutations(ctx, _partitions(ctx, request), strict_since=_THROTTLING_ERROR_SINCE)
-        response = await ctx.node.controller.delete_topics(request, ctx.api_version)
+        throttle_ms = charge_mutations(
+            ctx.rooms.quotas, ctx.caller, _partitions(ctx, request), strict=ctx.api_version >= _THROTTLING_ERROR_SINCE
+        )
+        response = await ctx.rooms.controller.delete_topics(request, ctx.api_version)
         response.throttle_time_ms = throttle_ms
     except KafkaError as refused:
         response = refuse_all(request, refused)
@@ -45,17 +47,17 @@ def _permitted(ctx: Context, request: DeleteTopicsRequest) -> tuple[DeleteTopics
     refusals: list[DeletableTopicResult] = []
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for name in request.topic_names:
-        if allowed(ctx, Operation.DELETE, ResourceType.TOPIC, name):
+        if allowed(ctx.caller, Operation.DELETE, ResourceType.TOPIC, name):
             names.append(name)
         else:
             refusals.append(DeletableTopicResult(name=name, error_code=code, error_message=code.default_message))
     for topic in request.topics:
-        known = ctx.node.image.topics.by_id.get(topic.topic_id)
+        known = ctx.rooms.image.topics.by_id.get(topic.topic_id)
         name_of = topic.name if topic.name is not None or known is None else known.name
-        if name_of is None or allowed(ctx, Operation.DELETE, ResourceType.TOPIC, name_of):
+        if name_of is None or allowed(ctx.caller, Operation.DELETE, ResourceType.TOPIC, name_of):
             topics.append(topic)
         else:
-            shown = name_of if allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name_of) else topic.name
+            shown = name_of if allowed(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, name_of) else topic.name
             refusals.append(
                 DeletableTopicResult(
                     name=shown, topic_id=topic.topic_id, error_code=code, error_message=code.default_message
@@ -65,7 +67,7 @@ def _permitted(ctx: Context, request: DeleteTopicsRequest) -> tuple[DeleteTopics
 
 
 def _partitions(ctx: Context, request: DeleteTopicsRequest) -> int:
-    topics = ctx.node.image.topics
+    topics = ctx.rooms.image.topics
     named = [topics.by_name.get(name) for name in request.topic_names]
     for topic in request.topics:
         named.append(topics.by_id.get(topic.topic_id) if topic.name is None else topics.by_name.get(topic.name))

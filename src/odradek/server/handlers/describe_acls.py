@@ -18,11 +18,11 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.DESCRIBE_ACLS, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
-    require_authorizer(ctx)
+    require(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER)
+    require_authorizer(ctx.caller)
     wanted = acl_filter(request)
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for acl in ctx.node.image.acls.by_id.values():
+    for acl in ctx.rooms.image.acls.by_id.values():
         if wanted.matches(acl):
             resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(
                 AclDescription(

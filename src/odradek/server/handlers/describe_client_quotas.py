@@ -26,7 +26,7 @@ _SPECIFIED = 2
 @serves(ApiKey.DESCRIBE_CLIENT_QUOTAS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
-        require(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+        require(ctx.caller, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check(request.components)
     except KafkaError as refused:
         return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: DescribeClientQuotasRequest) -> Describe
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
             values=[ValueData(key=key, value=limit) for key, limit in quotas.items()],
         )
-        for entity, quotas in ctx.node.image.client_quotas.by_entity.items()
+        for entity, quotas in ctx.rooms.image.client_quotas.by_entity.items()
         if _matches(entity, request)
     ]
     return DescribeClientQuotasResponse(error_message="", entries=entries)

@@ -27,24 +27,24 @@ _NAMES = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 @serves(ApiKey.DESCRIBE_CLUSTER, on=Role.BROKER | Role.CONTROLLER)
 async def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    here = _CONTROLLERS if ctx.listener_name in ctx.node.config.controller_listener_names else _BROKERS
+    here = _CONTROLLERS if ctx.caller.listener in ctx.rooms.config.controller_listener_names else _BROKERS
     try:
         _check_endpoint_type(request.endpoint_type, here=here, api_version=ctx.api_version)
     except KafkaError as refused:
         return DescribeClusterResponse(error_code=refused.code, error_message=refused.message)
     if here == _BROKERS:
         nodes = _brokers(ctx, include_fenced=request.include_fenced_brokers)
-        controller_id = live_controller(ctx.node.image, ctx.node.node_id, ctx.node.world.entropy)
+        controller_id = live_controller(ctx.rooms.image, ctx.rooms.node_id, ctx.rooms.world.entropy)
     else:
         nodes = _controllers(ctx)
-        controller_id = ctx.node.quorum.leader_id
+        controller_id = ctx.rooms.quorum.leader_id
     return DescribeClusterResponse(
         endpoint_type=here,
-        cluster_id=ctx.node.cluster_id,
+        cluster_id=ctx.rooms.cluster_id,
         controller_id=controller_id if any(node.broker_id == controller_id for node in nodes) else NO_NODE,
         brokers=nodes,
         cluster_authorized_operations=(
-            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx.caller) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
 
@@ -64,8 +64,8 @@ def _check_endpoint_type(wanted: int, *, here: int, api_version: int) -> None:
 
 def _brokers(ctx: Context, *, include_fenced: bool) -> list[DescribeClusterBroker]:
     listed = []
-    for broker in ctx.node.image.cluster.brokers.values():
-        endpoint = broker.endpoint(ctx.listener_name)
+    for broker in ctx.rooms.image.cluster.brokers.values():
+        endpoint = broker.endpoint(ctx.caller.listener)
         if endpoint is not None and (include_fenced or not broker.fenced):
             listed.append(
                 DescribeClusterBroker(
@@ -81,8 +81,8 @@ def _brokers(ctx: Context, *, include_fenced: bool) -> list[DescribeClusterBroke
 
 def _controllers(ctx: Context) -> list[DescribeClusterBroker]:
     listed = []
-    for controller in ctx.node.image.cluster.controllers.values():
-        endpoint = controller.endpoint(ctx.listener_name)
+    for controller in ctx.rooms.image.cluster.controllers.values():
+        endpoint = controller.endpoint(ctx.caller.listener)
         if endpoint is not None:
             listed.append(
                 DescribeClusterBroker(broker_id=controller.controller_id, host=endpoint.host, port=endpoint.port)

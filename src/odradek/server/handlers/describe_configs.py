@@ -61,14 +61,14 @@ async def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfi
 
 
 def _describe(ctx: Context, resource: DescribeConfigsResource, wanted: Wanted) -> list[DescribeConfigsResourceResult]:
-    require_configs(ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-    config, configs, name = ctx.node.config, ctx.node.image.configs, resource.resource_name
+    require_configs(ctx.caller, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+    config, configs, name = ctx.rooms.config, ctx.rooms.image.configs, resource.resource_name
     match resource.resource_type:
         case kind if kind == TOPIC_RESOURCE:
             wrong = name_error(name)
             if wrong is not None:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-            if name not in ctx.node.image.topics.by_name:
+            if name not in ctx.rooms.image.topics.by_name:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return describe_topic(config, configs, name, wanted)
         case kind if kind == BROKER_RESOURCE:

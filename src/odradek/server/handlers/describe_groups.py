@@ -25,15 +25,15 @@ async def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroups
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = allowed_operations(
-                    ctx, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
+                    ctx.caller, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
                 )
     return DescribeGroupsResponse(groups=groups)
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
-        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        group: DescribedGroup = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        group: DescribedGroup = await ctx.rooms.coordinators.ask(
             group_id, lambda shard, ticket, now: shard.describe(ticket, group_id)
         )
     except KafkaError as refused:

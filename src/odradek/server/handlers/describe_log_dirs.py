@@ -23,23 +23,23 @@ from odradek.server.partitions.hosted_partition import HostedPartition
 
 @serves(ApiKey.DESCRIBE_LOG_DIRS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not allowed(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not allowed(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index): None for topic in request.topics for index in topic.partitions}
     by_directory: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for hosted in ctx.node.replicas:
+    for hosted in ctx.rooms.replicas:
         if wanted is None or (hosted.topic, hosted.index) in wanted:
             topics = by_directory.setdefault(hosted.directory.path, {})
             topics.setdefault(hosted.topic, []).append(_partition(hosted))
-    online = {directory.path: directory for directory in ctx.node.replicas.directories if directory.online}
+    online = {directory.path: directory for directory in ctx.rooms.replicas.directories if directory.online}
     results = []
-    for path in ctx.node.config.log_dirs:
+    for path in ctx.rooms.config.log_dirs:
         try:
             if path not in online:
                 raise OSError
-            usage = ctx.node.world.disk.usage(path)
+            usage = ctx.rooms.world.disk.usage(path)
         except OSError:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[]))
             continue
@@ -52,7 +52,7 @@ async def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDi
                 ],
                 total_bytes=usage.total_bytes,
                 usable_bytes=usage.usable_bytes,
-                is_cordoned=ctx.node.config.is_cordoned(path),
+                is_cordoned=ctx.rooms.config.is_cordoned(path),
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -31,8 +31,8 @@ async def handle(ctx: Context, request: DescribeProducersRequest) -> DescribePro
 
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
-        require(ctx, Operation.READ, ResourceType.TOPIC, topic)
-        hosted = ctx.node.replicas.require(topic, index)
+        require(ctx.caller, Operation.READ, ResourceType.TOPIC, topic)
+        hosted = ctx.rooms.replicas.require(topic, index)
         hosted.partition.require_leader(-1)
     except KafkaError as refused:
         return PartitionResponse(

@@ -26,7 +26,7 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.DESCRIBE_QUORUM, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
+    require(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER)
     topics = []
     described = False
     for topic in request.topics:
@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorum
         for wanted in topic.partitions:
             if topic.topic_name != METADATA_TOPIC or wanted.partition_index != 0:
                 partitions.append(_failed(wanted.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            elif ctx.node.quorum.raft.progress is None:
+            elif ctx.rooms.quorum.raft.progress is None:
                 partitions.append(_failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             else:
                 partitions.append(_describe(ctx))
@@ -44,10 +44,10 @@ async def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorum
 
 
 def _describe(ctx: Context) -> PartitionData:
-    quorum = ctx.node.quorum
+    quorum = ctx.rooms.quorum
     progress = quorum.raft.progress
     assert progress is not None
-    monotonic_ms = ctx.node.world.clock.monotonic_ms()
+    monotonic_ms = ctx.rooms.world.clock.monotonic_ms()
     return PartitionData(
         partition_index=0,
         leader_id=quorum.leader_id,
@@ -59,7 +59,7 @@ def _describe(ctx: Context) -> PartitionData:
 
 
 def _state(ctx: Context, replica: Replica) -> ReplicaState:
-    quorum = ctx.node.quorum
+    quorum = ctx.rooms.quorum
     if replica.key.node_id == quorum.me.node_id:
         return ReplicaState(
             replica_id=replica.key.node_id,
@@ -68,7 +68,7 @@ def _state(ctx: Context, replica: Replica) -> ReplicaState:
             last_fetch_timestamp=ctx.now_ms,
             last_caught_up_timestamp=ctx.now_ms,
         )
-    since_ms = ctx.now_ms - ctx.node.world.clock.monotonic_ms()
+    since_ms = ctx.now_ms - ctx.rooms.world.clock.monotonic_ms()
     return ReplicaState(
         replica_id=replica.key.node_id,
         replica_directory_id=replica.key.directory_id,
@@ -96,7 +96,7 @@ def _failed(index: int, code: ErrorCode) -> PartitionData:
 
 
 def _nodes(ctx: Context) -> list[Node]:
-    quorum = ctx.node.quorum
+    quorum = ctx.rooms.quorum
     nodes = []
     for voter in quorum.voters:
         listeners = voter.listeners or ((quorum.listener_name, voter.host, voter.port),)

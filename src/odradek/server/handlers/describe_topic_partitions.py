@@ -28,10 +28,10 @@ from odradek.server.net.routes import Role, serves
 @serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
-    topics = ctx.node.image.topics
+    topics = ctx.rooms.image.topics
     first_name, first_index = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
     named = [topic.name for topic in request.topics]
-    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    may_describe = topic_check(ctx.caller, Operation.DESCRIBE)
     names = sorted(name for name in dict.fromkeys(named or topics.by_name) if name >= first_name)
     refusals: list[DescribeTopicPartitionsResponseTopic] = []
     if may_describe is not None:
@@ -42,8 +42,8 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
     if cursor is not None and (cursor.partition_index < 0 or (named and names[:1] != [first_name])):
         # A page can only begin at a partition, and within the topics that were asked for.
         return DescribeTopicPartitionsResponse(topics=[_error(name, ErrorCode.INVALID_REQUEST) for name in named])
-    view = ListenerView(ctx.node.image.cluster, ctx.listener_name)
-    room = max(min(ctx.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    view = ListenerView(ctx.rooms.image.cluster, ctx.caller.listener)
+    room = max(min(ctx.rooms.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
     for name in names:
@@ -67,7 +67,7 @@ async def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Descr
 
 
 def _operations(ctx: Context, topic: str) -> int:
-    return allowed_operations(ctx, ResourceType.TOPIC, topic, TOPIC_OPERATIONS)
+    return allowed_operations(ctx.caller, ResourceType.TOPIC, topic, TOPIC_OPERATIONS)
 
 
 def _described(

@@ -22,9 +22,9 @@ _NOBODY = "Attempt to describe a user credential that does not exist: "
 
 @serves(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=Role.BROKER)
 async def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
+    require(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER)
     found: dict[str, list[CredentialInfo]] = {}
-    for (mechanism, user), credential in ctx.node.image.scram.credentials.items():
+    for (mechanism, user), credential in ctx.rooms.image.scram.credentials.items():
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         found.setdefault(user, []).append(info)
     asked = [user.name for user in request.users or ()] or list(found)

@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.ELECT_LEADERS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-    return await ctx.node.controller.elect_leaders(request)
+    require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.elect_leaders(request)

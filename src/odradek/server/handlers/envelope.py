@@ -13,18 +13,20 @@ from odradek.protocol.frame import RequestHeader, ResponseHeader, decode_request
 from odradek.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
-from odradek.server.handlers.context import Context, ForwardedContext
+from odradek.server.access.caller import Caller
+from odradek.server.handlers.context import Context
 from odradek.server.handlers.forwarding import address_of, principal_of
+from odradek.server.net.context import RequestContext
 from odradek.server.net.dispatch import Endpoint, UnservedRequest
 from odradek.server.net.routes import Role, route_of, serves
 
 
 @serves(ApiKey.ENVELOPE, on=Role.CONTROLLER, overlaps=True)
 async def handle(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    if not ctx.node.quorum.is_active:
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    if not ctx.rooms.quorum.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    epoch = ctx.node.quorum.epoch
+    epoch = ctx.rooms.quorum.epoch
     try:
         header, position = decode_request_header(request.request_data, 0)
         key, version = ApiKey(header.request_api_key), header.request_api_version
@@ -38,7 +40,7 @@ async def handle(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     except UnservedRequest:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     answer = await _answer(endpoint, on_behalf, wrapped, key)
-    lost = not ctx.node.quorum.is_active or ctx.node.quorum.epoch != epoch
+    lost = not ctx.rooms.quorum.is_active or ctx.rooms.quorum.epoch != epoch
     if lost and _says_not_controller(answer):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     head = encode(ResponseHeader(correlation_id=header.correlation_id), response_header_version(key, version))
@@ -58,17 +60,19 @@ async def _answer(endpoint: Endpoint, ctx: Context, request: Message, key: ApiKe
     return answer
 
 
-def _context(ctx: Context, request: EnvelopeRequest, header: RequestHeader) -> ForwardedContext:
-    principal = ctx.principal if request.request_principal is None else principal_of(request.request_principal)
-    return ForwardedContext(
-        ctx.node,
-        ctx.listener,
-        header.request_api_version,
-        header.client_id,
-        ctx.connection_id,
-        forwarded_principal=principal,
-        forwarded_address=address_of(request.client_host_address),
+def _context(ctx: Context, request: EnvelopeRequest, header: RequestHeader) -> Context:
+    """Who asked, and from where, is what the broker says; it is heard on, whatever its clients ask for."""
+    broker = ctx.caller
+    caller = Caller(
+        address=address_of(request.client_host_address),
+        client_id=header.client_id,
+        listener=broker.listener,
+        connection_id=broker.connection_id,
+        authorizer=broker.authorizer,
+        mute=lambda duration_ms: None,
+        principal=broker.principal if request.request_principal is None else principal_of(request.request_principal),
     )
+    return RequestContext(ctx.rooms, caller, ctx.listener, header.request_api_version)
 
 
 def _says_not_controller(part: object) -> bool:

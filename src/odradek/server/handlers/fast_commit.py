@@ -27,7 +27,7 @@ from odradek.server.waiting.deferred import Deferred
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 _OLDEST = 5
 _EPOCHS_SINCE = 6
@@ -104,7 +104,7 @@ _COMPACT_ENDING = _Ending(16, (b"\0\0\0\0", b"\1\0\0\0"), b"\2")
 def fast_commit(version: int, _: str) -> FastPath:
     """The handler for one version."""
     if version < _OLDEST:
-        return lambda node, frame, position, correlation_id: None
+        return lambda rooms, frame, position, correlation_id: None
     compact, by_id = version >= _COMPACT_SINCE, version >= _TOPIC_IDS_SINCE
     parse = _parse_compact(by_id=by_id) if compact else _parse_before_8(version)
     accepted = _accepted_compact if compact else _accepted_before_8
@@ -119,7 +119,7 @@ def fast_commit(version: int, _: str) -> FastPath:
             return None
         return request, accepted(request.topic, request.partitions)
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         data = bytes(frame[position:])
         try:
             known = recall(data[:-end_size]) if same_again(data) else None
@@ -135,9 +135,9 @@ def fast_commit(version: int, _: str) -> FastPath:
                 partitions = [(request.partitions[0][0], offset, epoch, "")]
         except (StructError, IndexError, UnicodeDecodeError):
             return None
-        topics = node.image.topics
+        topics = rooms.image.topics
         topic = topics.by_id.get(Uuid(request.topic)) if by_id else topics.by_name.get(request.name)
-        runner = node.coordinators.runner(request.group_id)
+        runner = rooms.coordinators.runner(request.group_id)
         if topic is None or runner is None:
             return None
         count = len(topic.partitions)

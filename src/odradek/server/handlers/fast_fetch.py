@@ -25,8 +25,8 @@ from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
     from odradek.server.net.routes import FastAnswer, FastPath
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 _Seen: TypeAlias = "tuple[WatchedPartition, HostedPartition, FileSlice | bytes, int]"
 """A partition, what there is of it, and how many bytes that is."""
@@ -39,12 +39,12 @@ def fast_fetch(version: int, _: str) -> FastPath | None:
     return _fast if version == VERSION else None
 
 
-def _fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+def _fast(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
     front = read_front(frame, position)
     if front is None:
         return None
     max_wait_ms, min_bytes, max_bytes, _, session_id, session_epoch = front
-    sessions = node.fetch_sessions
+    sessions = rooms.fetch_sessions
     session = sessions.find(session_id)
     if session is None or session.ending is None or session.epoch != session_epoch:
         return None
@@ -67,8 +67,8 @@ def _fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> 
             entry.max_bytes,
         ) = each
         dirty[entry] = None
-    fetch = FollowerFetch(node, session, min(max_bytes, node.config.fetch_max_bytes))
-    now_ms = node.world.clock.monotonic_ms()
+    fetch = FollowerFetch(rooms, session, min(max_bytes, rooms.config.fetch_max_bytes))
+    now_ms = rooms.world.clock.monotonic_ms()
     if not fetch.look(now_ms):
         return None
     sessions.go_on(session, now_ms)
@@ -76,22 +76,22 @@ def _fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> 
     if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions:
         return fetch.parts(correlation_id)
     session.park(fetch, missing_bytes)
-    node.purgatory.bound(fetch, timeout_ms=max_wait_ms)
+    rooms.purgatory.bound(fetch, timeout_ms=max_wait_ms)
     return fetch
 
 
 class FollowerFetch(Deferred[None]):
     """One request; while it waits it is told, as a future would be, that there is more or that its time is up."""
 
-    __slots__ = ("_is_in_step", "_is_woken", "_node", "_seen", "_session", "max_bytes", "size")
+    __slots__ = ("_is_in_step", "_is_woken", "_rooms", "_seen", "_session", "max_bytes", "size")
 
-    def __init__(self, node: Node, session: FetchSession, max_bytes: int) -> None:
+    def __init__(self, rooms: Rooms, session: FetchSession, max_bytes: int) -> None:
         Deferred.__init__(self)
         self.frame = _frame
         self.max_bytes = max_bytes
         self.size = 0
         """Of the records seen."""
-        self._node = node
+        self._rooms = rooms
         self._session = session
         self._seen: list[_Seen] = []
         """What may have news, and its records."""
@@ -104,7 +104,7 @@ class FollowerFetch(Deferred[None]):
 
         `came_ms` is when, for a request that has just come: the follower has all that is before what it asks for.
         """
-        session, replicas = self._session, self._node.replicas
+        session, replicas = self._session, self._rooms.replicas
         replica_id, broker_epoch = NodeId(session.replica_id), session.broker_epoch
         if not replicas.liveness.knows(replica_id, broker_epoch):
             return False
@@ -212,11 +212,11 @@ class FollowerFetch(Deferred[None]):
             rack="",
             listener_name="",
         )
-        collector = Collector(session, self._node.replicas, follower, max_bytes=self.max_bytes, committed_only=False)
+        collector = Collector(session, self._rooms.replicas, follower, max_bytes=self.max_bytes, committed_only=False)
         collector.collect()
         response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
         if collector.failed:
-            name_fetch_leaders(response, self._node.image, self._node.config.inter_broker_listener_name)
+            name_fetch_leaders(response, self._rooms.image, self._rooms.config.inter_broker_listener_name)
         return response_frame(correlation_id, parts_encoder(FetchResponse, VERSION)(response), header_version=1)
 
     # What it is woken by, as a future would be.
@@ -229,7 +229,7 @@ class FollowerFetch(Deferred[None]):
         self._is_woken = True
         if self._session.waiter is self:
             self._session.waiter = None
-        self._node.fetch_wakeups.add(self)
+        self._rooms.fetch_wakeups.add(self)
 
     def answer(self) -> None:
         """Look again, and answer with what there is."""

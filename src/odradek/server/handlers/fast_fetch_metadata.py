@@ -20,8 +20,8 @@ from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
     from odradek.server.net.routes import FastAnswer, FastPath
-    from odradek.server.node import Node
     from odradek.server.quorum.quorum import Quorum
+    from odradek.server.rooms import Rooms
 
 MAX_SHAPES = 1_000
 """So many followers are known; were there more, they would be learnt anew."""
@@ -30,13 +30,13 @@ MAX_SHAPES = 1_000
 class WaitingFetch(Deferred[bytes]):
     """A fetch that is answered when the log or its high watermark has moved, or when its time is up."""
 
-    __slots__ = ("_deadline_ms", "_epoch", "_fetch_offset", "_follower", "_high_watermark", "_last_epoch", "_node")
+    __slots__ = ("_deadline_ms", "_epoch", "_fetch_offset", "_follower", "_high_watermark", "_last_epoch", "_rooms")
 
     def __init__(
-        self, node: Node, follower: KnownFollower, numbers: tuple[int, int, int, int], deadline_ms: int
+        self, rooms: Rooms, follower: KnownFollower, numbers: tuple[int, int, int, int], deadline_ms: int
     ) -> None:
         super().__init__()
-        self._node = node
+        self._rooms = rooms
         self._follower = follower
         self._epoch, self._fetch_offset, self._last_epoch, self._high_watermark = numbers
         self._deadline_ms = deadline_ms
@@ -46,7 +46,7 @@ class WaitingFetch(Deferred[bytes]):
 
     def look(self, now_ms: int) -> bool:
         """Whether there is something to answer by now."""
-        quorum, follower = self._node.quorum, self._follower
+        quorum, follower = self._rooms.quorum, self._follower
         self.asked = verdict, records = read_for(
             quorum,
             follower.key,
@@ -70,7 +70,7 @@ class WaitingFetch(Deferred[bytes]):
             self.is_done = True  # Its connection is gone, and asks no more.
             return
         try:
-            found = self.look(self._node.world.clock.monotonic_ms())
+            found = self.look(self._rooms.world.clock.monotonic_ms())
         except Exception as failure:  # noqa: BLE001 - its connection has to judge it, not who moved the log
             self.fail(failure)
             return
@@ -79,14 +79,14 @@ class WaitingFetch(Deferred[bytes]):
         if found:
             self.complete(b"")
         else:
-            self._node.quorum.commits.park(self)
+            self._rooms.quorum.commits.park(self)
 
     def found(self, correlation_id: int) -> bytes:
         """The answer."""
         self.result()
         assert self.asked is not None
         verdict, records = self.asked
-        quorum = self._node.quorum
+        quorum = self._rooms.quorum
         if verdict is not READ_ON:
             body = encode(answer(quorum, verdict, records), VERSION)
             return b"".join(response_frame(correlation_id, [body], header_version=1))  # type: ignore[arg-type]
@@ -107,8 +107,8 @@ def fast_fetch(version: int, _: str) -> FastPath | None:
     return _fast if version == VERSION else None
 
 
-def _fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
-    quorum = node.quorum
+def _fast(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    quorum = rooms.quorum
     read = read_request(frame, position)
     if read is None:
         return None
@@ -126,12 +126,12 @@ def _fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> 
         quorum.known_followers[shape] = follower
     if fetch_offset < 0 or not 0 <= last_epoch <= epoch:
         return None
-    now_ms = node.world.clock.monotonic_ms()
+    now_ms = rooms.world.clock.monotonic_ms()
     numbers = (epoch, fetch_offset, last_epoch, high_watermark)
-    waiting = WaitingFetch(node, follower, numbers, now_ms + follower.max_wait_ms)
+    waiting = WaitingFetch(rooms, follower, numbers, now_ms + follower.max_wait_ms)
     if waiting.look(now_ms):
         return waiting.found(correlation_id)
-    node.purgatory.bound(waiting, timeout_ms=follower.max_wait_ms)
+    rooms.purgatory.bound(waiting, timeout_ms=follower.max_wait_ms)
     quorum.commits.park(waiting)
     return waiting
 

@@ -18,7 +18,7 @@ from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
     from odradek.server.coordinators.shard_runner import Decide, ShardRunner
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 RequestT = TypeVar("RequestT", bound=Message)
 
@@ -60,12 +60,12 @@ def fast_group_request(
             outcome = refused
         return framed(correlation_id, answer(deferred.asked, outcome, version))
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             request: Any = decode(frame, position)[0]
         except (MalformedFrame, IndexError):
             return None
-        runner = node.coordinators.runner(request.group_id)
+        runner = rooms.coordinators.runner(request.group_id)
         if runner is None:
             return None
         decision = decide(runner, request)

@@ -20,7 +20,7 @@ from odradek.server.net.routes import FastAnswer, FastPath
 from odradek.storage.log import Log
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 _OLDEST = 6
 _TIMEOUT_SINCE = 10
@@ -61,7 +61,7 @@ def fast_list_offsets(version: int, _: str) -> FastPath | None:
     # The timeout of newer versions is for what is looked up in tiered storage; then come no tagged fields.
     size_behind_partition = 5 if version >= _TIMEOUT_SINCE else 1
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             replica_id, isolation_level, topics, name_size = _BEGINNING.unpack_from(frame, position)
             name_at = position + 6
@@ -78,7 +78,7 @@ def fast_list_offsets(version: int, _: str) -> FastPath | None:
             ):
                 return None
             name = bytes(frame[name_at:name_end])
-            hosted = node.replicas.find(name[1:].decode(), index)
+            hosted = rooms.replicas.find(name[1:].decode(), index)
             if hosted is None:
                 return None
             partition = hosted.partition

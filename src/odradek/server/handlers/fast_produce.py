@@ -21,8 +21,8 @@ from odradek.server.handlers.produce_answers import Outcome, generic_answer, is_
 from odradek.server.net.routes import FastAnswer, FastPath
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 Batches: TypeAlias = tuple[list[int], list[memoryview]]
 """The indexes of partitions, and a batch for each."""
@@ -80,7 +80,7 @@ def needs_generic_path(hosted: HostedPartition, batch: memoryview, acks: int) ->
 
 
 def _by_topic_id(listener_name: str) -> FastPath:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             transaction, acks, timeout_ms, topics, topic_id = _REQUEST_BY_ID.unpack_from(frame, position)
             found = _batches(frame, position + _REQUEST_BY_ID.size)
@@ -89,24 +89,24 @@ def _by_topic_id(listener_name: str) -> FastPath:
         if transaction or topics != 2 or found is None:
             return None
         indexes, batches = found
-        hosts = node.replicas.find_all(topic_id, indexes)
+        hosts = rooms.replicas.find_all(topic_id, indexes)
 
         def answer(outcomes: list[Outcome]) -> bytes:
             return _answer(correlation_id, topic_id, indexes, outcomes) or generic_answer(
                 13,
                 correlation_id,
                 zip(indexes, outcomes, strict=True),
-                LeaderHints(node.image, listener_name),
+                LeaderHints(rooms.image, listener_name),
                 topic_id=topic_id,
             )
 
-        return _appended(node, hosts, batches, acks, timeout_ms, answer)
+        return _appended(rooms, hosts, batches, acks, timeout_ms, answer)
 
     return handle
 
 
 def _by_name(version: int, listener_name: str) -> FastPath:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             transaction, acks, timeout_ms, topics = _REQUEST.unpack_from(frame, position)
             name_end = position + 8 + frame[position + 8]
@@ -118,18 +118,18 @@ def _by_name(version: int, listener_name: str) -> FastPath:
         if transaction or topics != 2 or found is None or not 0 < sized_name[0] < 128:
             return None
         indexes, batches = found
-        hosts = node.replicas.find_all(topic, indexes)
+        hosts = rooms.replicas.find_all(topic, indexes)
 
         def answer(outcomes: list[Outcome]) -> bytes:
             return _answer(correlation_id, sized_name, indexes, outcomes) or generic_answer(
                 version,
                 correlation_id,
                 zip(indexes, outcomes, strict=True),
-                LeaderHints(node.image, listener_name),
+                LeaderHints(rooms.image, listener_name),
                 topic=topic,
             )
 
-        return _appended(node, hosts, batches, acks, timeout_ms, answer)
+        return _appended(rooms, hosts, batches, acks, timeout_ms, answer)
 
     return handle
 
@@ -140,7 +140,7 @@ def _before_9(version: int, listener_name: str) -> FastPath:
     says_log_start = version >= 5
     rest = (0, -1) if version >= 8 else ()  # No record errors, no message.
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> bytes | None:
         try:
             transaction, acks, _, topics, name_size = _REQUEST_BEFORE_9.unpack_from(frame, position)
             name_end = position + 14 + name_size
@@ -154,7 +154,7 @@ def _before_9(version: int, listener_name: str) -> FastPath:
         indexes, batches = found
         if any(is_too_new(batch, version) for batch in batches):
             return None
-        outcomes = _append_all(node, node.replicas.find_all(topic, indexes), batches, acks)
+        outcomes = _append_all(rooms, rooms.replicas.find_all(topic, indexes), batches, acks)
         if outcomes is None:
             return None
         if not acks:
@@ -163,7 +163,7 @@ def _before_9(version: int, listener_name: str) -> FastPath:
         parts = [_ANSWER_BEFORE_9.pack(size, correlation_id, 1, name_size), name, _INT32.pack(len(batches))]
         for index, outcome in zip(indexes, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                leaders = LeaderHints(node.image, listener_name)
+                leaders = LeaderHints(rooms.image, listener_name)
                 return generic_answer(
                     version, correlation_id, zip(indexes, outcomes, strict=True), leaders, topic=topic
                 )
@@ -217,7 +217,7 @@ def _batches_before_9(frame: memoryview, position: int) -> Batches | None:
 
 
 def _appended(
-    node: Node,
+    rooms: Rooms,
     hosts: list[HostedPartition | None],
     batches: list[memoryview],
     acks: int,
@@ -227,22 +227,22 @@ def _appended(
     """What follows from the batches; the answer must not look at them any more, because it may have to wait."""
     first = hosts[0]
     if acks == ALL and first is not None and first.partition.leadership is not None:
-        return append_several_acks_all(node, hosts, batches, timeout_ms, answer)
-    outcomes = _append_all(node, hosts, batches, acks)
+        return append_several_acks_all(rooms, hosts, batches, timeout_ms, answer)
+    outcomes = _append_all(rooms, hosts, batches, acks)
     if outcomes is None:
         return None
     return answer(outcomes) if acks else _NO_ANSWER
 
 
 def _append_all(
-    node: Node, hosts: list[HostedPartition | None], batches: list[memoryview], acks: int
+    rooms: Rooms, hosts: list[HostedPartition | None], batches: list[memoryview], acks: int
 ) -> list[Outcome] | None:
     """Append each batch to its partition; None, and nothing done, if the generic path has to see to it."""
     for hosted, batch in zip(hosts, batches, strict=True):
         if hosted is None or needs_generic_path(hosted, batch, acks):
             return None
-    replicas = node.replicas
-    now_ms = node.world.clock.now_ms()
+    replicas = rooms.replicas
+    now_ms = rooms.world.clock.now_ms()
     outcomes: list[Outcome] = []
     failed: KafkaError | None = None
     led = cast("list[HostedPartition]", hosts)

@@ -13,8 +13,8 @@ from odradek.storage.log import AppendInfo
 from odradek.storage.validation import AT_ONCE_BYTES, Examined, Origin
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 ALL = -1
 
@@ -42,7 +42,7 @@ class PromisedAck(Deferred[ErrorCode]):
 
 
 def append_acks_all(
-    node: Node,
+    rooms: Rooms,
     hosted: HostedPartition,
     batch: memoryview,
     *,
@@ -55,7 +55,7 @@ def append_acks_all(
     if acks != ALL or not _may_be_promised(hosted, batch):
         return None
     try:
-        info = node.replicas.append(hosted, batch, node.world.clock.now_ms(), Origin.CLIENT, True)
+        info = rooms.replicas.append(hosted, batch, rooms.world.clock.now_ms(), Origin.CLIENT, True)
     except TakesLong:
         return None
     except KafkaError as error:
@@ -68,8 +68,8 @@ def append_acks_all(
     deferred.asked = answer(info), refuse
     deferred.frame = _frame
     hosted.line_up(deferred)
-    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
-    node.fetch_wakeups.lend((hosted,), (batch,), (info,))
+    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.fetch_wakeups.lend((hosted,), (batch,), (info,))
     return deferred
 
 
@@ -162,7 +162,7 @@ def examined_at_once(
 
 
 def append_several_acks_all(
-    node: Node,
+    rooms: Rooms,
     hosts: list[HostedPartition | None],
     batches: list[memoryview],
     timeout_ms: int,
@@ -173,8 +173,8 @@ def append_several_acks_all(
         if hosted is None or not _may_be_promised(hosted, batch):
             return None
     led = cast("list[HostedPartition]", hosts)
-    append = node.replicas.append
-    now_ms = node.world.clock.now_ms()
+    append = rooms.replicas.append
+    now_ms = rooms.world.clock.now_ms()
     examined = examined_at_once(led, batches, now_ms)
     if examined is None:
         return None
@@ -191,9 +191,9 @@ def append_several_acks_all(
         return answer(outcomes)
     deferred.asked = answer
     deferred.frame = _frame_of_several
-    node.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
     written = [batch if known is None else known.batch for batch, known in zip(batches, examined, strict=True)]
-    node.fetch_wakeups.lend(led, written, outcomes)
+    rooms.fetch_wakeups.lend(led, written, outcomes)
     return deferred
 
 

@@ -21,8 +21,8 @@ from odradek.server.net.routes import FastAnswer, FastPath
 from odradek.storage.log import AppendInfo
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
     from odradek.server.partitions.hosted_partition import HostedPartition
+    from odradek.server.rooms import Rooms
 
 _NO_ANSWER = b""
 _REQUEST_BY_ID = Struct(">BhiB16sBi")
@@ -57,42 +57,42 @@ def fast_produce_one(version: int, listener_name: str) -> FastPath:
 
 
 def _by_topic_id(listener_name: str, several: FastPath) -> FastPath:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             transaction, acks, timeout_ms, topics, topic_id, partitions, index = _REQUEST_BY_ID.unpack_from(
                 frame, position
             )
             batch = _only_batch(frame, position + _REQUEST_BY_ID.size) if partitions == 2 else None
         except (StructError, IndexError, MalformedFrame):
-            return several(node, frame, position, correlation_id)
+            return several(rooms, frame, position, correlation_id)
         if batch is None or topics != 2 or transaction:
-            return several(node, frame, position, correlation_id)
-        hosted = node.replicas.find_by_id(topic_id, index)
+            return several(rooms, frame, position, correlation_id)
+        hosted = rooms.replicas.find_by_id(topic_id, index)
         if hosted is None:
             return None
         if needs_generic_path(hosted, batch, acks):
             return append_acks_all(
-                node,
+                rooms,
                 hosted,
                 batch,
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, topic_id, index, info),
-                refuse=lambda error: refusal(node, listener_name, 13, correlation_id, hosted, error, acks),
+                refuse=lambda error: refusal(rooms, listener_name, 13, correlation_id, hosted, error, acks),
             )
         try:
-            info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+            info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
         except TakesLong:
             return None
         except KafkaError as error:
-            return refusal(node, listener_name, 13, correlation_id, hosted, error, acks)
+            return refusal(rooms, listener_name, 13, correlation_id, hosted, error, acks)
         return _answer(correlation_id, topic_id, index, info) if acks else _NO_ANSWER
 
     return handle
 
 
 def _by_name(version: int, listener_name: str, several: FastPath) -> FastPath:
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             transaction, acks, timeout_ms, topics, name_size = _REQUEST_BY_NAME.unpack_from(frame, position)
             name_end = position + 8 + name_size
@@ -101,28 +101,28 @@ def _by_name(version: int, listener_name: str, several: FastPath) -> FastPath:
             batch = _only_batch(frame, name_end + _PARTITION.size) if partitions == 2 else None
             topic = sized_name[1:].decode()
         except (StructError, IndexError, MalformedFrame, UnicodeDecodeError):
-            return several(node, frame, position, correlation_id)
+            return several(rooms, frame, position, correlation_id)
         if batch is None or topics != 2 or transaction or not 0 < name_size < 128:
-            return several(node, frame, position, correlation_id)
-        hosted = node.replicas.find(topic, index)
+            return several(rooms, frame, position, correlation_id)
+        hosted = rooms.replicas.find(topic, index)
         if hosted is None:
             return None
         if needs_generic_path(hosted, batch, acks):
             return append_acks_all(
-                node,
+                rooms,
                 hosted,
                 batch,
                 acks=acks,
                 timeout_ms=timeout_ms,
                 answer=lambda info: _answer(correlation_id, sized_name, index, info),
-                refuse=lambda error: refusal(node, listener_name, version, correlation_id, hosted, error, acks),
+                refuse=lambda error: refusal(rooms, listener_name, version, correlation_id, hosted, error, acks),
             )
         try:
-            info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+            info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
         except TakesLong:
             return None
         except KafkaError as error:
-            return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
+            return refusal(rooms, listener_name, version, correlation_id, hosted, error, acks)
         return _answer(correlation_id, sized_name, index, info) if acks else _NO_ANSWER
 
     return handle
@@ -132,7 +132,7 @@ def _before_9(version: int, listener_name: str, several: FastPath) -> FastPath:
     pack_partition = _ANSWER_PARTITION_BEFORE_9[version].pack
     fixed_bytes = _ANSWER_START_BEFORE_9.size - 4 + _ANSWER_PARTITION_BEFORE_9[version].size
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             transaction, acks, _, topics, name_size = _REQUEST_BEFORE_9.unpack_from(frame, position)
             name_end = position + 14 + name_size
@@ -140,19 +140,19 @@ def _before_9(version: int, listener_name: str, several: FastPath) -> FastPath:
             partitions, index, size = _PARTITION_BEFORE_9.unpack_from(frame, name_end)
             topic = name.decode()
         except (StructError, UnicodeDecodeError):
-            return several(node, frame, position, correlation_id)
+            return several(rooms, frame, position, correlation_id)
         batch = frame[name_end + 12 :]
         if partitions != 1 or topics != 1 or transaction != -1 or name_size < 0 or size != len(batch):
-            return several(node, frame, position, correlation_id)
-        hosted = node.replicas.find(topic, index)
+            return several(rooms, frame, position, correlation_id)
+        hosted = rooms.replicas.find(topic, index)
         if hosted is None or needs_generic_path(hosted, batch, acks) or is_too_new(batch, version):
             return None
         try:
-            info = node.replicas.append(hosted, batch, now_ms=node.world.clock.now_ms())
+            info = rooms.replicas.append(hosted, batch, now_ms=rooms.world.clock.now_ms())
         except TakesLong:
             return None
         except KafkaError as error:
-            return refusal(node, listener_name, version, correlation_id, hosted, error, acks)
+            return refusal(rooms, listener_name, version, correlation_id, hosted, error, acks)
         if not acks:
             return _NO_ANSWER
         start = _ANSWER_START_BEFORE_9.pack(fixed_bytes + name_size, correlation_id, 1, name_size)
@@ -183,7 +183,7 @@ def _answer(correlation_id: int, topic: bytes, index: int, info: AppendInfo) -> 
 
 
 def refusal(
-    node: Node,
+    rooms: Rooms,
     listener_name: str,
     version: int,
     correlation_id: int,
@@ -195,7 +195,7 @@ def refusal(
     if not acks:
         raise error  # All that a client can notice which does not want an answer: its connection closes.
     topic = "" if version >= 13 else hosted.topic
-    leaders = LeaderHints(node.image, listener_name)
+    leaders = LeaderHints(rooms.image, listener_name)
     return generic_answer(
         version, correlation_id, [(hosted.index, error)], leaders, topic=topic, topic_id=hosted.topic_id
     )

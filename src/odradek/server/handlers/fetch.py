@@ -32,21 +32,21 @@ _LEADER_VERSION = 16
 
 @serves(ApiKey.FETCH, on=Role.BROKER, fast_path=fast_fetch, unmetered=True)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
-    node = ctx.node
-    sessions = node.fetch_sessions
+    rooms = ctx.rooms
+    sessions = rooms.fetch_sessions
     reader = _reader(ctx, request)
     try:
-        session, incremental = sessions.open(request, ctx.api_version, node.replicas, replica_id=reader.replica_id)
+        session, incremental = sessions.open(request, ctx.api_version, rooms.replicas, replica_id=reader.replica_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=0)
     if reader.replica_id >= 0 and ctx.api_version == VERSION:
         _learn(session, reader)
-        ctx.listener.connections[ctx.connection_id].widen()
+        ctx.listener.connections[ctx.caller.connection_id].widen()
     collector = Collector(
         session,
-        node.replicas,
+        rooms.replicas,
         reader,
-        max_bytes=min(request.max_bytes, node.config.fetch_max_bytes),
+        max_bytes=min(request.max_bytes, rooms.config.fetch_max_bytes),
         committed_only=request.isolation_level == READ_COMMITTED,
         may_read=_permission(ctx, reader),
     )
@@ -62,12 +62,12 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
                 await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
                 collector.collect()
         if collector.has_cold_slices():
-            await collector.warm(node.world.workers)
+            await collector.warm(rooms.world.workers)
     finally:
         sessions.done(session)
     response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=incremental))
     if collector.failed and ctx.api_version >= _LEADER_VERSION:
-        name_fetch_leaders(response, node.image, ctx.listener_name)
+        name_fetch_leaders(response, rooms.image, ctx.caller.listener)
     return response
 
 
@@ -79,7 +79,7 @@ def _reader(ctx: Context, request: FetchRequest) -> Reader:
         broker_epoch=state.replica_epoch if version >= _REPLICA_STATE_VERSION else -1,
         may_read_followers=version >= _READS_FROM_FOLLOWERS_VERSION,
         rack=request.rack_id,
-        listener_name=ctx.listener_name,
+        listener_name=ctx.caller.listener,
     )
 
 
@@ -92,8 +92,8 @@ def _learn(session: FetchSession, follower: Reader) -> None:
 
 def _permission(ctx: Context, reader: Reader) -> Callable[[str], bool] | None:
     if reader.replica_id < 0:
-        return topic_check(ctx, Operation.READ)
-    return None if allowed(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else lambda topic: False
+        return topic_check(ctx.caller, Operation.READ)
+    return None if allowed(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else lambda topic: False
 
 
 async def _wait_for_quota(
@@ -112,7 +112,7 @@ async def _wait_for_quota(
 
 async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wait_ms: int) -> bool:
     """Whether it was woken; else its time is up."""
-    waiter = ctx.node.purgatory.park(timeout_ms=max_wait_ms)
+    waiter = ctx.rooms.purgatory.park(timeout_ms=max_wait_ms)
     session.park(waiter, missing_bytes)
     try:
         return await waiter

@@ -28,8 +28,8 @@ _REPLICA_STATE_VERSION = 15
 
 @serves(ApiKey.FETCH, on=Role.CONTROLLER, fast_path=fast_fetch, unmetered=True)
 async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    quorum = ctx.node.quorum
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.rooms.quorum
     if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     wanted = _only_partition(ctx, request)
@@ -43,7 +43,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         return answer(quorum, FetchVerdict(error=ErrorCode.INVALID_REQUEST), b"")
     replica_id = request.replica_state.replica_id if ctx.api_version >= _REPLICA_STATE_VERSION else request.replica_id
     key = ReplicaKey(NodeId(replica_id), wanted.replica_directory_id)
-    monotonic_ms = ctx.node.world.clock.monotonic_ms
+    monotonic_ms = ctx.rooms.world.clock.monotonic_ms
     now_ms = monotonic_ms()
     deadline_ms = now_ms + min(request.max_wait_ms, MAX_WAIT_MS)
     max_bytes = min(request.max_bytes, MAX_BYTES)
@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         news = wanted.high_watermark != LONG_MAX and quorum.high_watermark > wanted.high_watermark
         if records or news or not verdict.stays or now_ms >= deadline_ms:
             return answer(quorum, verdict, records)
-        waiter = ctx.node.purgatory.park(timeout_ms=deadline_ms - now_ms)
+        waiter = ctx.rooms.purgatory.park(timeout_ms=deadline_ms - now_ms)
         quorum.commits.park(waiter)
         try:
             await waiter

@@ -31,8 +31,8 @@ MAX_BYTES = 4 << 20
 
 @serves(ApiKey.FETCH_SNAPSHOT, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    quorum = ctx.node.quorum
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.rooms.quorum
     if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     wanted = wire.only_partition(request.topics)
@@ -49,7 +49,7 @@ async def handle(ctx: Context, request: FetchSnapshotRequest) -> FetchSnapshotRe
         return _answer(quorum, ErrorCode.POSITION_OUT_OF_RANGE)
     piece = await quorum.log.snapshots.read(snapshot_id, wanted.position, max(min(request.max_bytes, MAX_BYTES), 1))
     key = ReplicaKey(NodeId(request.replica_id), wanted.replica_directory_id)
-    quorum.raft.snapshot_fetched(key, ctx.node.world.clock.monotonic_ms())
+    quorum.raft.snapshot_fetched(key, ctx.rooms.world.clock.monotonic_ms())
     return _answer(quorum, ErrorCode.NONE, wanted=wanted, size=size, piece=piece)
 
 

@@ -54,20 +54,20 @@ async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     protected = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION else ResourceType.GROUP
-    require(ctx, Operation.DESCRIBE, protected, key)
+    require(ctx.caller, Operation.DESCRIBE, protected, key)
     if key_type == TRANSACTION:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not served by this cluster")
     if key_type != GROUP:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not served by this cluster")
-    node = ctx.node
-    if GROUP_TOPIC not in node.image.topics.by_name:
+    rooms = ctx.rooms
+    if GROUP_TOPIC not in rooms.image.topics.by_name:
         await _create_topic(ctx)
-    image = node.image
+    image = rooms.image
     topic = image.topics.by_name.get(GROUP_TOPIC)
     if topic is not None:
-        partition = topic.partitions[node.coordinators.partition_of(key)]
+        partition = topic.partitions[rooms.coordinators.partition_of(key)]
         broker = image.cluster.brokers.get(partition.leader)
-        endpoint = None if broker is None or broker.fenced else broker.endpoint(ctx.listener_name)
+        endpoint = None if broker is None or broker.fenced else broker.endpoint(ctx.caller.listener)
         if endpoint is not None:
             return Coordinator(
                 key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=""
@@ -77,6 +77,6 @@ async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 async def _create_topic(ctx: Context) -> None:
     try:
-        await ctx.node.coordinators.create_topic(ctx.node.image)
+        await ctx.rooms.coordinators.create_topic(ctx.rooms.image)
     except KafkaError as refused:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message) from refused

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from odradek.protocol.messages.delete_topics import DeleteTopicsResponse
     from odradek.server.handlers.context import Context
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 HEARD_OF_WITHIN_MS = 1_000
 """How long an answer waits for this node to hear of what was decided; usually a matter of milliseconds."""
@@ -47,22 +47,24 @@ async def forward_as_client(ctx: Context, request: Message, version: int) -> Mes
 
     KafkaError if no controller answers in time, or if it does not take the request.
     """
-    node = ctx.node
+    rooms = ctx.rooms
     key = ApiKey(request.api_key)
-    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=0, client_id=ctx.client_id)
+    header = RequestHeader(
+        request_api_key=key, request_api_version=version, correlation_id=0, client_id=ctx.caller.client_id
+    )
     envelope = EnvelopeRequest(
         request_data=encode(header, request_header_version(key, version)) + encode(request, version),
-        request_principal=principal_bytes(ctx.principal),
-        client_host_address=address_bytes(ctx.client_address),
+        request_principal=principal_bytes(ctx.caller.principal),
+        client_host_address=address_bytes(ctx.caller.address),
     )
-    response: EnvelopeResponse = await node.forwarding.ask(envelope, timeout_ms=node.config.request_timeout_ms)
+    response: EnvelopeResponse = await rooms.forwarding.ask(envelope, timeout_ms=rooms.config.request_timeout_ms)
     if response.error_code or response.response_data is None:
         code = ErrorCode(response.error_code)
         # What only the two of us can have got wrong is not the client's doing.
         known = code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NOT_CONTROLLER)
         raise KafkaError(code if known else ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller answered {code.name}.")
     answer = _unwrap(response.response_data, key, version)
-    await _hear_of(node, request, answer)
+    await _hear_of(rooms, request, answer)
     return answer
 
 
@@ -78,25 +80,25 @@ def _unwrap(data: bytes, key: ApiKey, version: int) -> Message:
 class InternalTopics:
     """Topics that the cluster itself needs: this broker asks for them in its own name."""
 
-    def __init__(self, node: Node, *, timeout_ms: int) -> None:
-        self._node = node
+    def __init__(self, rooms: Rooms, *, timeout_ms: int) -> None:
+        self._rooms = rooms
         self._timeout_ms = timeout_ms
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        response: CreateTopicsResponse = await self._node.channel.ask(request, timeout_ms=self._timeout_ms)
-        await _hear_of(self._node, request, response)
+        response: CreateTopicsResponse = await self._rooms.channel.ask(request, timeout_ms=self._timeout_ms)
+        await _hear_of(self._rooms, request, response)
         return response
 
 
 # --- hearing of it ----------------------------------------------------------------------------------------------------
 
 
-async def _hear_of(node: Node, request: Message, answer: Message) -> None:
+async def _hear_of(rooms: Rooms, request: Message, answer: Message) -> None:
     """Wait a little until this node's image shows what was answered."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HEARD_OF_WITHIN_MS / 1000
-    while not _is_known(node.image, request, answer) and (left := deadline - loop.time()) > 0:
-        await node.next_image(timeout_ms=int(left * 1000) + 1)
+    while not _is_known(rooms.image, request, answer) and (left := deadline - loop.time()) > 0:
+        await rooms.next_image(timeout_ms=int(left * 1000) + 1)
 
 
 def _is_known(image: Image, request: Any, answer: Any) -> bool:

@@ -15,7 +15,7 @@ from odradek.server.handlers.fast_groups import frame_head
 from odradek.server.net.routes import FastAnswer, FastPath, Role, serves
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.rooms import Rooms
 
 
 def _fast(version: int, _: str) -> FastPath:
@@ -24,12 +24,12 @@ def _fast(version: int, _: str) -> FastPath:
     encode = encoder(HeartbeatResponse, version)
     head = frame_head(ApiKey.HEARTBEAT, version)
 
-    def handle(node: Node, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
         try:
             request, _ = decode(frame, position)
         except (MalformedFrame, IndexError):
             return None
-        runner = node.coordinators.runner(request.group_id)
+        runner = rooms.coordinators.runner(request.group_id)
         code = None if runner is None else runner.heartbeat(request)
         if code is None:
             return None
@@ -45,8 +45,8 @@ def _fast(version: int, _: str) -> FastPath:
 @serves(ApiKey.HEARTBEAT, on=Role.BROKER, fast_path=_fast)
 async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
-        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: HeartbeatResponse = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
+        response: HeartbeatResponse = await ctx.rooms.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.heartbeat(ticket, request, now)
         )
     except KafkaError as refused:

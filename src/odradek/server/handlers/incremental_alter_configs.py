@@ -35,9 +35,9 @@ async def handle_on_broker(ctx: Context, request: IncrementalAlterConfigsRequest
         name = (each.resource_type, each.resource_name)
         try:
             if each.resource_type == BROKER_RESOURCE and each.resource_name:
-                check_is_this_broker(ctx.node.config, each.resource_name)
+                check_is_this_broker(ctx.rooms.config, each.resource_name)
             if each.resource_type == BROKER_LOGGER_RESOURCE and name not in twice:
-                require_configs(ctx, Operation.ALTER_CONFIGS, *name)
+                require_configs(ctx.caller, Operation.ALTER_CONFIGS, *name)
                 answers[name] = _change_loggers(ctx, each, validate_only=request.validate_only)
                 continue
         except KafkaError as refused:
@@ -65,7 +65,7 @@ async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> Incre
     for each in request.resources:
         name = (each.resource_type, each.resource_name)
         try:
-            require_configs(ctx, Operation.ALTER_CONFIGS, *name)
+            require_configs(ctx.caller, Operation.ALTER_CONFIGS, *name)
         except KafkaError as refused:
             answers[name] = _answer(each, refused)
             continue
@@ -75,7 +75,7 @@ async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> Incre
             on_record.append(each)
     if on_record:
         try:
-            response = await ctx.node.controller.incremental_alter_configs(
+            response = await ctx.rooms.controller.incremental_alter_configs(
                 IncrementalAlterConfigsRequest(resources=on_record, validate_only=request.validate_only)
             )
             answers |= {(each.resource_type, each.resource_name): each for each in response.responses}
@@ -90,7 +90,7 @@ def _change_loggers(
     ctx: Context, resource: AlterConfigsResource, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     try:
-        check_is_this_broker(ctx.node.config, resource.resource_name)
+        check_is_this_broker(ctx.rooms.config, resource.resource_name)
         check_levels(resource.configs)
         if not validate_only:
             set_levels(resource.configs)

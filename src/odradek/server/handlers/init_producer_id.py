@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
     if request.transactional_id is not None:
         return _refusal(ErrorCode.UNSUPPORTED_VERSION)
     try:
-        producer_id = await ctx.node.producer_ids.next()
+        producer_id = await ctx.rooms.producer_ids.next()
     except KafkaError as refused:
         return _refusal(refused.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -38,9 +38,9 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
 
 def _may_write(ctx: Context, transactional_id: str | None) -> bool:
     if transactional_id is not None:
-        return allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    return allowed(ctx, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or allowed_somewhere(
-        ctx, Operation.WRITE, ResourceType.TOPIC
+        return allowed(ctx.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return allowed(ctx.caller, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or allowed_somewhere(
+        ctx.caller, Operation.WRITE, ResourceType.TOPIC
     )
 
 

@@ -29,10 +29,10 @@ def _fast(version: int, _: str) -> FastPath:
 
 @serves(ApiKey.JOIN_GROUP, on=Role.BROKER, fast_path=_fast)
 async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
-    joiner = Joiner(ctx.client_id or "", ctx.client_host, ctx.api_version, _fresh_id(ctx.node.world.entropy))
+    joiner = Joiner(ctx.caller.client_id or "", ctx.caller.host, ctx.api_version, _fresh_id(ctx.rooms.world.entropy))
     try:
-        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        outcome = await ctx.node.coordinators.ask(request.group_id, _decide(request, joiner))
+        require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
+        outcome = await ctx.rooms.coordinators.ask(request.group_id, _decide(request, joiner))
     except KafkaError as refused:
         outcome = refused
     return _answer(request, outcome, ctx.api_version)

@@ -24,8 +24,8 @@ async def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse
     if alone:
         request = LeaveGroupRequest(group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)])
     try:
-        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: LeaveGroupResponse = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
+        response: LeaveGroupResponse = await ctx.rooms.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.leave(ticket, request, now)
         )
     except KafkaError as refused:

@@ -30,13 +30,13 @@ _SUPPORTED = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_ME
 
 @serves(ApiKey.LIST_CONFIG_RESOURCES, on=Role.BROKER)
 async def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    require(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+    require(ctx.caller, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     types = list(dict.fromkeys(request.resource_types)) or list(_SUPPORTED)
     if ctx.api_version == 0:
         types = [CLIENT_METRICS_RESOURCE]
     if any(each not in _SUPPORTED for each in types):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    image = ctx.node.image
+    image = ctx.rooms.image
     names: list[tuple[int, str]] = []
     if GROUP_RESOURCE in types:
         names += [(kind, name) for kind, name in image.configs.by_resource if kind == GROUP_RESOURCE]

@@ -17,12 +17,12 @@ async def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse
     types = frozenset(name.lower() for name in request.types_filter)
     listed: list[ListedGroup] = []
     try:
-        for response in await ctx.node.coordinators.ask_all(lambda shard, ticket, now: shard.list_groups(ticket)):
+        for response in await ctx.rooms.coordinators.ask_all(lambda shard, ticket, now: shard.list_groups(ticket)):
             listed += response.groups
     except KafkaError as refused:
         return ListGroupsResponse(error_code=refused.code)
-    if not allowed(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
-        listed = [each for each in listed if allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, each.group_id)]
+    if not allowed(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER):
+        listed = [each for each in listed if allowed(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, each.group_id)]
     return ListGroupsResponse(
         groups=[
             group

@@ -61,11 +61,11 @@ async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
 def _look_up(
     ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    require(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic)
     timestamp = wanted.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _SINCE_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    hosted = ctx.node.replicas.require(topic, wanted.partition_index)
+    hosted = ctx.rooms.replicas.require(topic, wanted.partition_index)
     partition = hosted.partition
     if request.replica_id == DEBUGGING_REPLICA:
         partition.require_replica(wanted.current_leader_epoch)
@@ -82,7 +82,7 @@ def _look_up(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        with ctx.node.replicas.storage_errors(hosted):
+        with ctx.rooms.replicas.storage_errors(hosted):
             found_timestamp, offset = _search(log, timestamp, end_offset)
     if request.replica_id == CONSUMER and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
         known = ctx.api_version >= _NOT_AVAILABLE_VERSION

@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.LIST_PARTITION_REASSIGNMENTS, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    require(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
-    return await ctx.node.controller.list_partition_reassignments(request)
+    require(ctx.caller, Operation.DESCRIBE, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.list_partition_reassignments(request)

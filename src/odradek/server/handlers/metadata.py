@@ -41,8 +41,8 @@ _TOPIC_IDS_SINCE = 12
 @serves(ApiKey.METADATA, on=Role.BROKER, encode=answer_encoder)
 async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     version = ctx.api_version
-    while left_ms := ctx.node.fetchers.doubt_left_ms():
-        await ctx.node.next_image(timeout_ms=left_ms)
+    while left_ms := ctx.rooms.fetchers.doubt_left_ms():
+        await ctx.rooms.next_image(timeout_ms=left_ms)
     wanted = request.topics
     if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted or ()):
         return _malformed(request)
@@ -57,37 +57,37 @@ async def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         else:
             names = list(dict.fromkeys(topic.name for topic in wanted if topic.name is not None))
             entries = await _topics_by_name(ctx, names, may_create=request.allow_auto_topic_creation)
-    image = ctx.node.image
+    image = ctx.rooms.image
     topics: list[MetadataResponseTopic]
     if request.include_topic_authorized_operations:
         topics = _with_operations(ctx, image, entries)
     elif entries is None:
-        topics = await ctx.node.metadata_cache.all_topics(image, listener_name=ctx.listener_name, version=version)
+        topics = await ctx.rooms.metadata_cache.all_topics(image, listener_name=ctx.caller.listener, version=version)
     else:
-        topics = await ctx.node.metadata_cache.some_topics(
-            image, entries, listener_name=ctx.listener_name, version=version
+        topics = await ctx.rooms.metadata_cache.some_topics(
+            image, entries, listener_name=ctx.caller.listener, version=version
         )
-    departed = ctx.node.replicas.departures.still_named()
+    departed = ctx.rooms.replicas.departures.still_named()
     return MetadataResponse(
-        brokers=_live_brokers([*image.cluster.alive_brokers(), *departed], ctx.listener_name),
-        cluster_id=ctx.node.cluster_id,
-        controller_id=live_controller(image, ctx.node.node_id, ctx.node.world.entropy),
+        brokers=_live_brokers([*image.cluster.alive_brokers(), *departed], ctx.caller.listener),
+        cluster_id=ctx.rooms.cluster_id,
+        controller_id=live_controller(image, ctx.rooms.node_id, ctx.rooms.world.entropy),
         topics=topics,
         cluster_authorized_operations=(
-            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx.caller) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
 
 
 def _with_operations(ctx: Context, image: Image, entries: list[Entry] | None) -> list[MetadataResponseTopic]:
     """What each client may do differs, so this is made anew for each."""
-    view = ListenerView(image.cluster, ctx.listener_name)
+    view = ListenerView(image.cluster, ctx.caller.listener)
     topics = []
     for entry in list(image.topics.by_name.values()) if entries is None else entries:
         topic = describe_topic(view, entry, ctx.api_version) if isinstance(entry, TopicImage) else entry
         if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             topic.topic_authorized_operations = allowed_operations(
-                ctx, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
+                ctx.caller, ResourceType.TOPIC, topic.name, TOPIC_OPERATIONS
             )
         topics.append(topic)
     return topics
@@ -95,17 +95,17 @@ def _with_operations(ctx: Context, image: Image, entries: list[Entry] | None) ->
 
 def _all_topics(ctx: Context) -> list[Entry] | None:
     """None is all there are."""
-    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    may_describe = topic_check(ctx.caller, Operation.DESCRIBE)
     if may_describe is None:
         return None
-    return [topic for topic in ctx.node.image.topics.by_name.values() if may_describe(topic.name)]
+    return [topic for topic in ctx.rooms.image.topics.by_name.values() if may_describe(topic.name)]
 
 
 def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[Entry]:
     topics: list[Entry] = []
     for topic_id in ids:
-        topic = ctx.node.image.topics.by_id.get(topic_id)
-        if topic is None or not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        topic = ctx.rooms.image.topics.by_id.get(topic_id)
+        if topic is None or not allowed(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(_error_topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
         else:
             topics.append(topic)
@@ -114,8 +114,8 @@ def _topics_by_id(ctx: Context, ids: list[Uuid]) -> list[Entry]:
 
 async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -> list[Entry]:
     denied = _denied(ctx, names)
-    missing = [name for name in names if name not in ctx.node.image.topics.by_name and name not in denied]
-    if missing and may_create and ctx.node.config.auto_create_topics_enable:
+    missing = [name for name in names if name not in ctx.rooms.image.topics.by_name and name not in denied]
+    if missing and may_create and ctx.rooms.config.auto_create_topics_enable:
         creatable = [name for name in missing if name_error(name) is None and not is_internal(name)]
         permitted = [name for name in creatable if _may_create(ctx, name)]
         denied |= dict.fromkeys(name for name in creatable if name not in permitted)
@@ -123,7 +123,7 @@ async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -
             await _create(ctx, permitted)
     topics: list[Entry] = []
     for name in names:
-        topic = ctx.node.image.topics.by_name.get(name)
+        topic = ctx.rooms.image.topics.by_name.get(name)
         if name in denied:
             topics.append(_error_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif topic is not None:
@@ -136,19 +136,19 @@ async def _topics_by_name(ctx: Context, names: list[str], *, may_create: bool) -
 
 
 def _denied(ctx: Context, names: list[str]) -> dict[str, None]:
-    may_describe = topic_check(ctx, Operation.DESCRIBE)
+    may_describe = topic_check(ctx.caller, Operation.DESCRIBE)
     return {} if may_describe is None else dict.fromkeys(name for name in names if not may_describe(name))
 
 
 def _may_create(ctx: Context, name: str) -> bool:
-    return allowed(ctx, Operation.CREATE, ResourceType.CLUSTER) or allowed(
-        ctx, Operation.CREATE, ResourceType.TOPIC, name
+    return allowed(ctx.caller, Operation.CREATE, ResourceType.CLUSTER) or allowed(
+        ctx.caller, Operation.CREATE, ResourceType.TOPIC, name
     )
 
 
 async def _create(ctx: Context, names: list[str]) -> None:
     """Ask for topics with the broker's defaults; one that cannot be is simply unknown afterwards, as in Kafka."""
-    config = ctx.node.config
+    config = ctx.rooms.config
     topics = [
         CreatableTopic(
             name=name,

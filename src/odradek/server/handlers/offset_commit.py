@@ -26,7 +26,7 @@ _TOPIC_IDS_SINCE = 10
 
 @serves(ApiKey.OFFSET_COMMIT, on=Role.BROKER, fast_path=fast_commit)
 async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    if not allowed(ctx, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not allowed(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
     known, refused = _sort(ctx, request)
@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResp
     request.topics = known
     version = ctx.api_version
     try:
-        response: OffsetCommitResponse = await ctx.node.coordinators.ask(
+        response: OffsetCommitResponse = await ctx.rooms.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.commit(ticket, request, version, now)
         )
     except KafkaError as error:
@@ -47,11 +47,11 @@ def _sort(
     ctx: Context, request: OffsetCommitRequest
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """What exists, with its name; and the answer about what does not."""
-    topics = ctx.node.image.topics
+    topics = ctx.rooms.image.topics
     by_id = ctx.api_version >= _TOPIC_IDS_SINCE
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
-    may_read = topic_check(ctx, Operation.READ)
+    may_read = topic_check(ctx.caller, Operation.READ)
     for topic in request.topics:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
         name = topic.name if image is None else image.name

@@ -23,8 +23,8 @@ async def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResp
     known, refused = _sort(ctx, request)
     existing = OffsetDeleteRequest(group_id=request.group_id, topics=known)
     try:
-        require(ctx, Operation.DELETE, ResourceType.GROUP, request.group_id)
-        response: OffsetDeleteResponse = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.DELETE, ResourceType.GROUP, request.group_id)
+        response: OffsetDeleteResponse = await ctx.rooms.coordinators.ask(
             request.group_id, lambda shard, ticket, now: shard.delete_offsets(ticket, existing)
         )
     except KafkaError as error:
@@ -43,14 +43,14 @@ def _sort(
     """What exists, and the answer about what does not."""
     known: list[OffsetDeleteRequestTopic] = []
     refused: list[OffsetDeleteResponseTopic] = []
-    may_read = topic_check(ctx, Operation.READ)
+    may_read = topic_check(ctx.caller, Operation.READ)
     for topic in request.topics:
         if may_read is not None and not may_read(topic.name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             partitions = [_refusal(part, code) for part in topic.partitions]
             refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
             continue
-        image = ctx.node.image.topics.by_name.get(topic.name)
+        image = ctx.rooms.image.topics.by_name.get(topic.name)
         count = 0 if image is None else len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
         bad = [part for part in topic.partitions if not 0 <= part.partition_index < count]

@@ -52,15 +52,15 @@ async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchRe
     by_id = ctx.api_version >= _TOPIC_IDS_SINCE
     unknown: list[OffsetFetchResponseTopics] = []
     if by_id and wanted.topics is not None:
-        unknown = _name_topics(ctx.node.image.topics, wanted)
-    may_describe = topic_check(ctx, Operation.DESCRIBE)
+        unknown = _name_topics(ctx.rooms.image.topics, wanted)
+    may_describe = topic_check(ctx.caller, Operation.DESCRIBE)
     if may_describe is not None and wanted.topics is not None:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         unknown += [_refused(topic, code) for topic in wanted.topics if not may_describe(topic.name)]
         wanted.topics = [topic for topic in wanted.topics if may_describe(topic.name)]
     try:
-        require(ctx, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
-        group: OffsetFetchResponseGroup = await ctx.node.coordinators.ask(
+        require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
+        group: OffsetFetchResponseGroup = await ctx.rooms.coordinators.ask(
             wanted.group_id, lambda shard, ticket, now: shard.fetch_offsets(ticket, wanted)
         )
     except KafkaError as refused:
@@ -68,7 +68,7 @@ async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchRe
     if may_describe is not None:
         group.topics = [topic for topic in group.topics if may_describe(topic.name)]
     if by_id:
-        group.topics = _identified(ctx.node.image.topics, group.topics)
+        group.topics = _identified(ctx.rooms.image.topics, group.topics)
     group.topics += unknown
     return group
 

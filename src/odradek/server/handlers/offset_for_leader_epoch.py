@@ -32,8 +32,8 @@ async def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetFo
 
 def _look_up(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        require(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        hosted = ctx.node.replicas.require(topic, wanted.partition)
+        require(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        hosted = ctx.rooms.replicas.require(topic, wanted.partition)
         hosted.partition.require_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)

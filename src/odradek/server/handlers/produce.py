@@ -62,7 +62,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
         await appends.append_those_that_take_long()
     for hosted, answer in appends.to_flush:
         try:
-            await ctx.node.replicas.flush([hosted])
+            await ctx.rooms.replicas.flush([hosted])
         except KafkaError as error:
             appends.failed = error
             answer.error_code, answer.base_offset, answer.error_message = error.code, NO_OFFSET, error.message
@@ -73,7 +73,7 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
     if appends.unacknowledged:
         await appends.wait_for_replicas(request.timeout_ms)
     response = ProduceResponse(responses=responses)
-    name_leaders(response, ctx.api_version, LeaderHints(ctx.node.image, ctx.listener_name))
+    name_leaders(response, ctx.api_version, LeaderHints(ctx.rooms.image, ctx.caller.listener))
     return response
 
 
@@ -99,7 +99,7 @@ class _Appends:
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self._now_ms = ctx.now_ms
         self._refusal = _refusal(request)
-        self._may_write = topic_check(ctx, Operation.WRITE)
+        self._may_write = topic_check(ctx.caller, Operation.WRITE)
         self.failed: KafkaError | None = None
         self.to_flush: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
@@ -111,7 +111,7 @@ class _Appends:
         try:
             if self._refusal is not None:
                 raise self._refusal
-            replicas = self._ctx.node.replicas
+            replicas = self._ctx.rooms.replicas
             if self._by_id:
                 hosted = replicas.find_by_id(topic.topic_id, part.index)
             else:
@@ -120,7 +120,7 @@ class _Appends:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if hosted is None:
                 raise self._missing(topic.topic_id if self._by_id else topic.name, part)
-            if is_internal(hosted.topic) and self._ctx.client_id != ADMIN_CLIENT_ID:
+            if is_internal(hosted.topic) and self._ctx.caller.client_id != ADMIN_CLIENT_ID:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
             records = part.records
             if not isinstance(records, memoryview):
@@ -152,7 +152,7 @@ class _Appends:
 
     async def append_those_that_take_long(self) -> None:
         """A worker looks into them first; meanwhile the connection begins nothing else, so that order holds."""
-        connection = self._ctx.listener.connections[self._ctx.connection_id]
+        connection = self._ctx.listener.connections[self._ctx.caller.connection_id]
         connection.hold()
         try:
             for look in self.take_long:
@@ -161,16 +161,16 @@ class _Appends:
             connection.go_on()
 
     async def _append_after_a_long_look(self, look: _LongLook) -> None:
-        node, hosted = self._ctx.node, look.hosted
+        rooms, hosted = self._ctx.rooms, look.hosted
         while True:
             batch = memoryview(bytearray(look.batch))
             now_ms = self._ctx.now_ms
             log = hosted.partition.log
             try:
-                examined = await node.world.workers.run(partial(log.examine, batch, now_ms))
-                if node.replicas.find_by_id(hosted.topic_id, hosted.index) is not hosted:
-                    raise KafkaError(node.replicas.why_missing(hosted.topic_id, hosted.index))
-                info = node.replicas.append(hosted, batch, now_ms=now_ms, acks_all=self._acks_all, examined=examined)
+                examined = await rooms.world.workers.run(partial(log.examine, batch, now_ms))
+                if rooms.replicas.find_by_id(hosted.topic_id, hosted.index) is not hosted:
+                    raise KafkaError(rooms.replicas.why_missing(hosted.topic_id, hosted.index))
+                info = rooms.replicas.append(hosted, batch, now_ms=now_ms, acks_all=self._acks_all, examined=examined)
             except TakesLong:
                 continue  # The topic's settings are others by now.
             except KafkaError as error:
@@ -182,14 +182,14 @@ class _Appends:
             return
 
     def _missing(self, topic: str | Uuid, part: PartitionProduceData) -> KafkaError:
-        replicas = self._ctx.node.replicas
+        replicas = self._ctx.rooms.replicas
         error = KafkaError(replicas.why_missing(topic, part.index))
         if isinstance(part.records, memoryview):
             replicas.refused_batches.note(topic, part.index, part.records, error)
         return error
 
     async def wait_for_replicas(self, timeout_ms: int) -> None:
-        await self._acknowledgements.wait(self._ctx.node.purgatory, timeout_ms=timeout_ms)
+        await self._acknowledgements.wait(self._ctx.rooms.purgatory, timeout_ms=timeout_ms)
         for pending, answer in self.unacknowledged:
             if not answer.error_code:
                 answer.error_code = pending.outcome

@@ -27,8 +27,8 @@ async def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
     if _lacks_protocol(request, ctx.api_version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        require(ctx, Operation.READ, ResourceType.GROUP, request.group_id)
-        outcome = await ctx.node.coordinators.ask(request.group_id, _decide(request))
+        require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
+        outcome = await ctx.rooms.coordinators.ask(request.group_id, _decide(request))
     except KafkaError as refused:
         outcome = refused
     return _answer(request, outcome, ctx.api_version)

@@ -12,5 +12,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.UNREGISTER_BROKER, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-    return await ctx.node.controller.unregister_broker(request)
+    require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.unregister_broker(request)

@@ -15,5 +15,5 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.UPDATE_FEATURES, on=Role.BROKER | Role.CONTROLLER, forwarded=True)
 async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    require(ctx, Operation.ALTER, ResourceType.CLUSTER)
-    return await ctx.node.controller.update_features(request, ctx.api_version)
+    require(ctx.caller, Operation.ALTER, ResourceType.CLUSTER)
+    return await ctx.rooms.controller.update_features(request, ctx.api_version)

@@ -17,8 +17,8 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.UPDATE_RAFT_VOTER, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    quorum = ctx.node.quorum
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.rooms.quorum
     error = ErrorCode.NONE
     try:
         quorum.voter_changes.update(request)

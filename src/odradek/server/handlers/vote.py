@@ -12,6 +12,6 @@ from odradek.server.net.routes import Role, serves
 
 @serves(ApiKey.VOTE, on=Role.CONTROLLER)
 async def handle(ctx: Context, request: VoteRequest) -> VoteResponse:
-    require(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    quorum = ctx.node.quorum
+    require(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    quorum = ctx.rooms.quorum
     return await quorum.step(lambda now_ms: quorum.raft.vote_asked(request, now_ms))

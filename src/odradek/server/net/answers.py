@@ -67,7 +67,7 @@ class Answers(ABC):
     def __init__(self, scope: ListenerScope, wire: Wire) -> None:
         self._scope = scope
         self._wire = wire
-        self._clock = scope.node.world.clock
+        self._clock = scope.rooms.world.clock
         self._answers: list[Part] = []
         self._answer_bytes = 0
         self._waiting: deque[Slot] = deque()
@@ -218,7 +218,7 @@ class Answers(ABC):
         try:
             parts = endpoint.encode(response)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            self._scope.node.containment.note(Cost.REQUEST, "its answer cannot be encoded", error)
+            self._scope.rooms.containment.note(Cost.REQUEST, "its answer cannot be encoded", error)
             self.close()
             return []
         size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
@@ -255,7 +255,7 @@ class Answers(ABC):
     def _failure_answer(self, endpoint: Endpoint, error: BaseException) -> Message | None:
         """The answer to a request that raised, if the protocol has one; else its connection is closed."""
         if not isinstance(error, KafkaError):
-            self._scope.node.containment.note(Cost.REQUEST, f"from {self._wire.peer_host}", error)
+            self._scope.rooms.containment.note(Cost.REQUEST, f"from {self._wire.peer_host}", error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if endpoint.error_answer is not None:
             return endpoint.error_answer(error.code, str(error))

@@ -17,10 +17,11 @@ from odradek.ports import Wire
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.frame import skip_tagged_fields
+from odradek.server.access.caller import Caller
 from odradek.server.access.quotas import is_metered, metered
-from odradek.server.handlers.context import Context
 from odradek.server.net.answers import ANSWER, Answers
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
+from odradek.server.net.context import RequestContext
 from odradek.server.net.dispatch import Endpoint, UnservedRequest
 from odradek.server.net.routes import CachedRequest, CachedRequestMaker
 from odradek.server.net.unsupported_version import unsupported_version_answer
@@ -47,6 +48,9 @@ _SIZE = Struct(">i")
 _SIZE_AND_HEADER = Struct(">ihhih")
 _HEADER = Struct(">hhih")
 
+_NO_CLIENT_ID = bytes(1 << 15)
+"""Longer than any that can be sent, so it is never taken for one."""
+
 
 class Connection(Answers):
     """Owner of one wire."""
@@ -54,7 +58,7 @@ class Connection(Answers):
     __slots__ = (
         "_buffer",
         "_cached_request",
-        "_client_id",
+        "_caller",
         "_client_id_bytes",
         "_end",
         "_expected_bytes",
@@ -80,8 +84,8 @@ class Connection(Answers):
         """Where in the buffer a large frame that has begun will end."""
         self._muted: asyncio.TimerHandle | None = None
         """While it runs nothing is read: the client was told to wait."""
-        self._client_id: str | None = None
-        self._client_id_bytes = b""
+        self._caller = self._called(None)
+        self._client_id_bytes = _NO_CLIENT_ID
         self._cached_request: CachedRequest | None = None
         """What it is asked again and again."""
 
@@ -120,7 +124,7 @@ class Connection(Answers):
                 and not self._waiting
                 and not self._wire.unsent_bytes
                 and self._muted is None
-                and not self._scope.node.guarded
+                and not self._scope.rooms.guarded
             ):
                 try:
                     answer = cached_request.answer(self._pool.spare.view, count)
@@ -179,7 +183,7 @@ class Connection(Answers):
         ):
             return False
         endpoint = self._get_endpoint(api_key << 16 | version)
-        if endpoint is None or endpoint.fast_path is None or (scope.node.guarded and not self._may_pass(endpoint)):
+        if endpoint is None or endpoint.fast_path is None or (scope.rooms.guarded and not self._may_pass(endpoint)):
             return False
         waiting = self._waiting
         if waiting and not self._may_overlap(endpoint):
@@ -192,7 +196,7 @@ class Connection(Answers):
                 return False
             position += 1
         try:
-            answer = endpoint.fast_path(scope.node, view[:end], position, correlation_id)
+            answer = endpoint.fast_path(scope.rooms, view[:end], position, correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             self._answer_failure(endpoint, correlation_id, error)
             if self._answers:
@@ -219,7 +223,7 @@ class Connection(Answers):
         """The next request is likely to be like this one. (A cached request does not look at sizes.)"""
         cached_request = self._cached_request
         if cached_request is None or cached_request.endpoint is not endpoint or cached_request.start != position:
-            self._cached_request = cached_request = make(self._scope.node, endpoint, position, frame)
+            self._cached_request = cached_request = make(self._scope.rooms, endpoint, position, frame)
         cached_request.learn(frame)
 
     def _serve_frames(self) -> None:
@@ -329,12 +333,12 @@ class Connection(Answers):
                 name = frame[10:position]
                 if name != self._client_id_bytes:
                     self._remember_client_id(name, name_length)
-                client_id = self._client_id
-            else:
-                client_id = None
+            elif self._caller.client_id is not None:
+                self._caller = self._called(None)
+                self._client_id_bytes = _NO_CLIENT_ID
             if endpoint.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-            guarded = self._scope.node.guarded
+            guarded = self._scope.rooms.guarded
             if (
                 endpoint.fast_path is not None
                 and (not guarded or self._may_pass(endpoint))
@@ -349,10 +353,10 @@ class Connection(Answers):
             return True
         endpoint.served += 1
         self.last_request_ms = self._clock.monotonic_ms()
-        context = Context(self._scope.node, self._scope, version, client_id, self.id)
-        handler = endpoint.handle(context, request)
-        if guarded and is_metered(context, request):
-            handler = metered(context, request, len(frame), handler)
+        rooms, caller = self._scope.rooms, self._caller
+        handler = endpoint.handle(RequestContext(rooms, caller, self._scope, version), request)
+        if guarded and is_metered(rooms.quotas, caller, request):
+            handler = metered(rooms.quotas, caller, request, len(frame), handler)
         self._step(endpoint, correlation_id, handler)
         return True
 
@@ -363,13 +367,13 @@ class Connection(Answers):
 
     def _may_pass(self, endpoint: Endpoint) -> bool:
         """Whether a node that is guarded is not so against what this one's fast path knows."""
-        return endpoint.unmetered and self._scope.node.authorizer is None
+        return endpoint.unmetered and self._scope.rooms.authorizer is None
 
     def _serve_fast(self, endpoint: Endpoint, frame: memoryview, position: int, correlation_id: int) -> bool:
         """Answer a request of the most common kind; False if it is not, and then nothing was done."""
         assert endpoint.fast_path is not None
         try:
-            answer = endpoint.fast_path(self._scope.node, frame, position, correlation_id)
+            answer = endpoint.fast_path(self._scope.rooms, frame, position, correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             self._answer_failure(endpoint, correlation_id, error)
             return True
@@ -407,10 +411,22 @@ class Connection(Answers):
             raise MalformedFrame("the client id goes beyond the request")
         raw = bytes(name)
         try:
-            self._client_id = raw.decode()
+            self._caller = self._called(raw.decode())
         except UnicodeDecodeError as wrong:
             raise MalformedFrame("the client id is not UTF-8") from wrong
         self._client_id_bytes = raw
+
+    def _called(self, client_id: str | None) -> Caller:
+        scope = self._scope
+        return Caller(
+            address=self._wire.peer_host,
+            client_id=client_id,
+            listener=scope.name,
+            connection_id=self.id,
+            authorizer=scope.rooms.authorizer,
+            mute=self.mute,
+            is_peer=scope.is_for_peers,
+        )
 
     def _reject(self, what: str) -> None:
         log.warning("Closed the connection from %s: it sent %s", self._wire.peer_host, what)

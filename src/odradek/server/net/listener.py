@@ -14,7 +14,7 @@ from odradek.server.net.connection import LARGE_FRAME_BYTES, Connection
 from odradek.server.net.dispatch import Endpoints
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.net.context import ServedRooms
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +24,13 @@ _SWEEPS_PER_IDLE_TIME = 10
 class ListenerScope:
     """What all connections of one listener share."""
 
-    def __init__(self, node: Node, name: str, endpoints: Endpoints, buffers: BufferPool) -> None:
-        self.node = node
+    def __init__(self, rooms: ServedRooms, name: str, endpoints: Endpoints, buffers: BufferPool) -> None:
+        self.rooms = rooms
         self.name = name
         self.endpoints = endpoints
         self.buffers = buffers
-        self.max_request_bytes = node.config.socket_request_max_bytes
+        self.max_request_bytes = rooms.config.socket_request_max_bytes
+        self.is_for_peers = name in rooms.config.controller_listener_names
         self.max_lone_request_bytes = min(self.max_request_bytes, LARGE_FRAME_BYTES - 1)
         self.connections: dict[int, Connection] = {}
         self._when_lost: dict[int, list[Callable[[bool], None]]] = {}
@@ -41,12 +42,12 @@ class ListenerScope:
         if not self.serving:
             # A client served now would be told of a cluster without this broker; closed, it comes again.
             return _TurnedAway(wire, self.buffers)
-        if len(self.connections) >= self.node.config.max_connections:
+        if len(self.connections) >= self.rooms.config.max_connections:
             log.warning("Refused a connection from %s: max.connections is reached", wire.peer_host)
             return _TurnedAway(wire, self.buffers)
         self._accepted += 1
         connection = self.connections[self._accepted] = Connection(self, wire, self._accepted)
-        wait_ms = self.node.quotas.connected(wire.peer_host)
+        wait_ms = self.rooms.quotas.connected(wire.peer_host)
         if wait_ms:
             connection.refuse(wait_ms)
         return connection
@@ -85,9 +86,9 @@ class Listener:
 
     async def open(self, host: str, port: int) -> int:
         """Returns the port, which the system chose if 0 was asked for."""
-        world = self.scope.node.world
+        world = self.scope.rooms.world
         self._listening = await world.network.listen(host, port, self.scope.accept)
-        if self.scope.node.config.connections_max_idle_ms >= 0:
+        if self.scope.rooms.config.connections_max_idle_ms >= 0:
             self._sweeper = asyncio.create_task(self._sweep_forever())
         return self._listening.port
 
@@ -101,11 +102,11 @@ class Listener:
         self.scope.close()
 
     async def _sweep_forever(self) -> None:
-        clock = self.scope.node.world.clock
-        idle_ms = self.scope.node.config.connections_max_idle_ms
+        clock = self.scope.rooms.world.clock
+        idle_ms = self.scope.rooms.config.connections_max_idle_ms
         while True:
             await asyncio.sleep(max(idle_ms / _SWEEPS_PER_IDLE_TIME / 1000, 0.01))
-            with self.scope.node.containment.at_most(Cost.TASK, "looking for idle connections"):
+            with self.scope.rooms.containment.at_most(Cost.TASK, "looking for idle connections"):
                 self.scope.sweep(clock.monotonic_ms() - idle_ms)
 
 

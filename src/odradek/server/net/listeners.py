@@ -15,7 +15,7 @@ from odradek.server.net.listener import Listener, ListenerScope
 from odradek.server.net.routes import Role
 
 if TYPE_CHECKING:
-    from odradek.server.node import Node
+    from odradek.server.net.context import ServedRooms
 
 PLAINTEXT = 0
 
@@ -23,8 +23,8 @@ PLAINTEXT = 0
 class Listeners:
     """All listeners of a node; `forward` hands a broker's requests on to the active controller."""
 
-    def __init__(self, node: Node, buffers: BufferPool, forward: Handle) -> None:
-        self._node = node
+    def __init__(self, rooms: ServedRooms, buffers: BufferPool, forward: Handle) -> None:
+        self._rooms = rooms
         self._buffers = buffers
         self._forward = forward
         self.by_name: dict[str, Listener] = {}
@@ -34,12 +34,12 @@ class Listeners:
     async def open(self) -> None:
         """Open every port; who comes is not served yet."""
         for listeners, role, forward in (
-            (self._node.config.broker_listeners, Role.BROKER, self._forward),
-            (self._node.config.controller_listeners, Role.CONTROLLER, None),
+            (self._rooms.config.broker_listeners, Role.BROKER, self._forward),
+            (self._rooms.config.controller_listeners, Role.CONTROLLER, None),
         ):
             for setting in listeners:
                 endpoints = Endpoints(role, setting.name, forward)
-                listener = Listener(ListenerScope(self._node, setting.name, endpoints, self._buffers))
+                listener = Listener(ListenerScope(self._rooms, setting.name, endpoints, self._buffers))
                 self.by_name[setting.name] = listener
                 self.ports[setting.name] = await listener.open(setting.host, setting.port)
 

@@ -31,11 +31,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from odradek.server.net.dispatch import Endpoint
-    from odradek.server.node import Node
 
 FastAnswer: TypeAlias = bytes | list[Part] | Deferred[Any] | None
-FastPath: TypeAlias = Callable[["Node", memoryview, int, int], FastAnswer]
-"""(node, frame, where the request begins, correlation id) to the whole answer or its parts, empty where none is sent.
+FastPath: TypeAlias = Callable[[Any, memoryview, int, int], FastAnswer]
+"""(rooms, frame, where the request begins, correlation id) to the whole answer or its parts, empty where none is sent.
 
 A deferred, with its `frame`, is an answer that has to wait. None means that the request is not of the kind it knows,
 and nothing was done: the generic path takes over.
@@ -63,8 +62,8 @@ class CachedRequest(Protocol):
         """
 
 
-CachedRequestMaker: TypeAlias = Callable[["Node", "Endpoint", int, memoryview], CachedRequest]
-"""(node, endpoint, where the request begins, frame) to a cached request for connections that send such frames."""
+CachedRequestMaker: TypeAlias = Callable[[Any, "Endpoint", int, memoryview], CachedRequest]
+"""(rooms, endpoint, where the request begins, frame) to a cached request for connections that send such frames."""
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
 

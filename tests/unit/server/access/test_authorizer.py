@@ -92,7 +92,7 @@ async def allow(rig: Rig, operation: Operation, kind: ResourceType, name: str, *
         operation=operation,
         permission_type=more.get("permission", Permission.ALLOW),  # type: ignore[arg-type]
     )
-    response = await rig.node.controller.create_acls(CreateAclsRequest(creations=[creation]))
+    response = await rig.node.rooms.controller.create_acls(CreateAclsRequest(creations=[creation]))
     assert response.results[0].error_code == 0, response
 
 
@@ -379,9 +379,9 @@ def test_what_no_rule_allows_is_refused_and_what_one_allows_is_done(name: str) -
     async def ask() -> None:
         await rig.create_topic("t")
         client = rig.connect()
-        before = rig.node.image
+        before = rig.node.rooms.image
         assert code(await client.ask(request, version)) == refusal
-        assert rig.node.image is before
+        assert rig.node.rooms.image is before
         await allow(rig, operation, kind, resource)
         assert code(await client.ask(request, version)) == 0
 
@@ -499,7 +499,7 @@ def test_a_topic_is_not_created_by_asking_for_it_without_permission() -> None:
         await allow(rig, Operation.DESCRIBE, TOPIC, "new")
         request = MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True)
         assert (await client.ask(request, 9)).topics[0].error_code == NO_TOPIC
-        assert "new" not in rig.node.image.topics.by_name
+        assert "new" not in rig.node.rooms.image.topics.by_name
         await allow(rig, Operation.CREATE, TOPIC, "new")
         assert (await client.ask(request, 9)).topics[0].error_code == 0
 
@@ -532,10 +532,10 @@ def test_a_denied_host_and_a_rule_that_goes() -> None:
         client = rig.connect()
         assert produced(await client.ask(_PRODUCE, 9)).error_code == NO_TOPIC
         denials = DeleteAclsFilter(**{**_everything(), "permission_type": int(Permission.DENY)})
-        gone = await rig.node.controller.delete_acls(DeleteAclsRequest(filters=[denials]))
+        gone = await rig.node.rooms.controller.delete_acls(DeleteAclsRequest(filters=[denials]))
         assert len(gone.filter_results[0].matching_acls) == 1
         assert produced(await client.ask(_PRODUCE, 9)).error_code == 0
-        assert list(rig.node.image.acls.by_id.values()) == [Acl(2, "t", 3, "User:ANONYMOUS", "*", 4, 3)]
+        assert list(rig.node.rooms.image.acls.by_id.values()) == [Acl(2, "t", 3, "User:ANONYMOUS", "*", 4, 3)]
 
     rig.run(ask)
 
@@ -545,7 +545,7 @@ def test_without_an_authorizer_there_are_no_rules_to_make() -> None:
 
     async def ask() -> None:
         client: Client = rig.connect()
-        assert not rig.node.guarded
+        assert not rig.node.rooms.guarded
         response = await client.ask(DescribeAclsRequest(**_everything()), 3)
         assert response.error_code == ErrorCode.SECURITY_DISABLED
         creation = AclCreation(
@@ -570,7 +570,7 @@ def test_rules_that_cannot_be_applied_grant_nothing_until_they_can(monkeypatch: 
                 raise ZeroDivisionError
 
     def may(principal: str) -> bool:
-        authorizer = rig.node.authorizer
+        authorizer = rig.node.rooms.authorizer
         assert authorizer is not None
         return authorizer.rules.allows(principal, "here", Operation.READ, TOPIC, "t")
 
@@ -588,7 +588,7 @@ def test_rules_that_cannot_be_applied_grant_nothing_until_they_can(monkeypatch: 
         assert not may("User:ANONYMOUS")
         assert may(super_user)
         poisoned = False
-        await rig.node.controller.create_topics(_new_topic("another-commit"))
+        await rig.node.rooms.controller.create_topics(_new_topic("another-commit"))
         assert may("User:ANONYMOUS")
 
     monkeypatch.setattr("odradek.server.access.authorizer.AccessRules", FragileRules)

@@ -143,7 +143,7 @@ def test_a_producer_above_its_quota_is_told_to_wait_and_not_heard_meanwhile() ->
         await asyncio.sleep(2)
         assert client.has_answer(asked)
         await set_quota(admin, "user", None, producer_byte_rate=None)
-        assert not rig.node.guarded
+        assert not rig.node.rooms.guarded
         assert (await client.ask(produce("t", bytes(50_000)), 9)).throttle_time_ms == 0
 
     rig.run(push)
@@ -187,7 +187,7 @@ def test_an_address_that_connects_too_often_is_kept_waiting_and_let_go() -> None
     async def connect() -> None:
         admin = rig.connect()
         await set_quota(admin, "ip", None, connection_creation_rate=1.0)
-        assert not rig.node.guarded, "nobody's requests are metered"
+        assert not rig.node.rooms.guarded, "nobody's requests are metered"
         welcome = [rig.connect() for _ in range(10)]
         refused = rig.connect()
         refused.send(MetadataRequest(topics=None), 9)
@@ -245,7 +245,7 @@ def test_quotas_that_cannot_be_applied_leave_the_former_ones_in_force(monkeypatc
         for poison in (True, False):
             poisoned = poison
             await rig.create_topic(f"commit-{poison}")
-            found = rig.node.quotas.limit("producer_byte_rate", "User:ANONYMOUS", "")
+            found = rig.node.rooms.quotas.limit("producer_byte_rate", "User:ANONYMOUS", "")
             limits.append(found and found[0])
         assert limits == [1000.0, 2000.0]
         assert rig.node.failed is None

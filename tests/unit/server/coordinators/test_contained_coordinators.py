@@ -36,7 +36,7 @@ def test_any_timer_of_a_coordinator_that_raises_costs_its_turn() -> None:
     async def test() -> None:
         client = await node_with_topic(rig)
         joined = await stable_member(client)
-        running = rig.node.coordinators.runner("g")
+        running = rig.node.rooms.coordinators.runner("g")
         assert running is not None
         timeouts = running.shard._timeouts
         for planted, (kind, kept) in enumerate(list(timeouts.items()), start=1):
@@ -45,9 +45,9 @@ def test_any_timer_of_a_coordinator_that_raises_costs_its_turn() -> None:
             running.shard.timers.set((kind, "planted"), now_ms)
             running._arm(now_ms)
             await asyncio.sleep(0.1)
-            assert rig.node.containment.counts[Cost.REQUEST] == planted, kind
+            assert rig.node.rooms.containment.counts[Cost.REQUEST] == planted, kind
             assert (await client.ask(heartbeat(joined), 4)).error_code == 0
-            assert rig.node.coordinators.runner("g") is running
+            assert rig.node.rooms.coordinators.runner("g") is running
             timeouts[kind] = kept
             running.shard.timers.cancel((kind, "planted"))
         await rig.restart()
@@ -91,12 +91,12 @@ def test_any_record_of_a_coordinator_whose_replay_raises_costs_its_shard(monkeyp
             for _ in range(2):
                 await rig.restart()
                 assert rig.node.failed is None
-                assert rig.node.containment.counts[Cost.SHARD] == 1, kind
+                assert rig.node.rooms.containment.counts[Cost.SHARD] == 1, kind
                 assert await _is_known(rig.connect(), beside, elsewhere)
         poison.clear()
         await rig.restart()
         assert await _is_known(rig.connect(), joined)
-        assert rig.node.containment.total == 0
+        assert rig.node.rooms.containment.total == 0
 
     monkeypatch.setattr(GroupShard, "__init__", fragile)
     rig.run(test)
@@ -108,13 +108,13 @@ async def _is_known(client: Client, joined: JoinGroupResponse, group_id: str = "
 
 
 def _is_elsewhere(rig: Rig, group_id: str) -> bool:
-    coordinators = rig.node.coordinators
+    coordinators = rig.node.rooms.coordinators
     return coordinators.partition_of(group_id) not in map(coordinators.partition_of, ("g", "new"))
 
 
 def _written(rig: Rig) -> Iterator[CoordinatorRecord]:
     for index in range(3):
-        log = rig.node.replicas.require("__consumer_offsets", index).partition.log
+        log = rig.node.rooms.replicas.require("__consumer_offsets", index).partition.log
         read = log.read(
             log.log_start_offset, max_bytes=1 << 20, end_offset=log.log_end_offset, minimum_one=True
         ).records

@@ -52,8 +52,8 @@ from odradek.values import replace
 
 
 def log_of(rig: Rig, group_id: str) -> HostedPartition:
-    index = rig.node.coordinators.partition_of(group_id)
-    return rig.node.replicas.require("__consumer_offsets", index)
+    index = rig.node.rooms.coordinators.partition_of(group_id)
+    return rig.node.rooms.replicas.require("__consumer_offsets", index)
 
 
 def test_a_group_outlives_its_coordinator() -> None:
@@ -164,7 +164,7 @@ def test_a_static_member_that_was_replaced_owns_its_partitions_after_a_power_los
         client = await node_with_topic(rig)
         first, second, third = (f"{number}" * 22 for number in (1, 2, 3))
         joined = await beat(client, as_static(first, 0))
-        await rig.node.replicas.flush([log_of(rig, "g")])
+        await rig.node.rooms.replicas.flush([log_of(rig, "g")])
         assert joined.error_code == 0
         assert (await beat(client, as_static(first, -2))).error_code == 0
         replaced = await beat(client, as_static(second, 0))
@@ -249,7 +249,7 @@ def give_a_follower(rig: Rig, hosted: HostedPartition) -> Callable[[], None]:
 
     def fetch() -> None:
         log = hosted.partition.log
-        rig.node.replicas.update_follower_fetch_state(
+        rig.node.rooms.replicas.update_follower_fetch_state(
             hosted,
             follower,
             fetch_offset=log.log_end_offset,
@@ -352,11 +352,11 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
             leader_epoch=LeaderEpoch(hosted.partition.state.leader_epoch + 1),
         )
         hosted.partition.apply(elected_again, now_ms=rig.clock.monotonic_ms())
-        coordinators = rig.node.coordinators
-        topic = rig.node.image.topics.by_name["__consumer_offsets"]
+        coordinators = rig.node.rooms.coordinators
+        topic = rig.node.rooms.image.topics.by_name["__consumer_offsets"]
         touched = PartitionsOf(topic, tuple(range(len(topic.partitions))), topic)
         changes = TopicChanges(created=(), changed=(touched,), deleted=())
-        coordinators.apply(rig.node.image, Changes(topics=changes, configs=(), brokers_changed=False))
+        coordinators.apply(rig.node.rooms.image, Changes(topics=changes, configs=(), brokers_changed=False))
         await asyncio.sleep(0.1)
         number = client.send(heartbeat(joined), 4)
         await asyncio.sleep(0.1)
@@ -370,8 +370,8 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
 
 
 def elect(rig: Rig, hosted: HostedPartition, leader: NodeId) -> None:
-    coordinators, state = rig.node.coordinators, hosted.partition.state
-    topic = rig.node.image.topics.by_name["__consumer_offsets"]
+    coordinators, state = rig.node.rooms.coordinators, hosted.partition.state
+    topic = rig.node.rooms.image.topics.by_name["__consumer_offsets"]
     touched = PartitionsOf(topic, (hosted.index,), topic)
     changes = TopicChanges(created=(), changed=(touched,), deleted=())
     elected = replace(
@@ -406,7 +406,7 @@ def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatc
         elect_elsewhere_and_back(rig, hosted)
         for _ in range(turns):
             await asyncio.sleep(0)
-        abandoned = rig.node.coordinators.runner("g")
+        abandoned = rig.node.rooms.coordinators.runner("g")
         elect_elsewhere_and_back(rig, hosted)
         await asyncio.sleep(1)
         assert abandoned is not None
@@ -424,15 +424,15 @@ def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatc
 def recreate_topic(rig: Rig, name: str) -> None:
     """A topic is deleted, and another made under its name, in one delta of the metadata log."""
     node = rig.node
-    old = node.image.topics.by_name[name]
+    old = node.rooms.image.topics.by_name[name]
     new = replace(old, topic_id=Uuid(b"recreated topic!"))
-    topics = node.image.topics.copy()
+    topics = node.rooms.image.topics.copy()
     del topics.by_id[old.topic_id]
     topics.by_name[name] = topics.by_id[new.topic_id] = new
     created = PartitionsOf(new, tuple(range(len(new.partitions))), None)
     changes = TopicChanges(created=(created,), changed=(), deleted=(old,))
-    node.coordinators.apply(
-        replace(node.image, topics=topics), Changes(topics=changes, configs=(), brokers_changed=False)
+    node.rooms.coordinators.apply(
+        replace(node.rooms.image, topics=topics), Changes(topics=changes, configs=(), brokers_changed=False)
     )
 
 
@@ -502,7 +502,7 @@ def test_offsets_of_a_deleted_topic_go_once_the_log_takes_it() -> None:
 
 def neighbour_of(rig: Rig, group_id: str) -> str:
     """Another group of the same shard."""
-    coordinators = rig.node.coordinators
+    coordinators = rig.node.rooms.coordinators
     names = (f"neighbour {number}" for number in range(100))
     return next(name for name in names if coordinators.partition_of(name) == coordinators.partition_of(group_id))
 
@@ -541,7 +541,7 @@ def test_a_request_that_breaks_is_told_so_and_nobody_else(
         assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == 0
         assert (await client.ask(sync(joined, tester=b"all"), 5)).error_code == 0
         assert rig.node.failed is None
-        assert rig.node.containment.total == 2
+        assert rig.node.rooms.containment.total == 2
 
     rig.run(run)
     assert caplog.text.count("Traceback") == 1
@@ -554,7 +554,7 @@ def test_a_decision_that_breaks_leaves_nobody_waiting() -> None:
         client = await node_with_topic(rig)
         at = client.send(join(), 3)
         await asyncio.sleep(1)
-        runner = rig.node.coordinators.runner("g")
+        runner = rig.node.rooms.coordinators.runner("g")
         assert runner is not None
         (group,) = runner.shard.groups.values()
         assert isinstance(group, ClassicGroup)
@@ -582,7 +582,7 @@ def test_a_timer_that_breaks_is_tried_again_and_holds_up_no_other(monkeypatch: p
         broken.times = 1
         await asyncio.sleep(11)
         assert (await client.ask(heartbeat(beside, neighbour), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert rig.node.containment.total == 1
+        assert rig.node.rooms.containment.total == 1
         await asyncio.sleep(30)
         assert (await client.ask(heartbeat(joined), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert rig.node.failed is None
@@ -632,7 +632,7 @@ def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.Mo
             refused = await client.ask(commit("g", "t", {0: 1}), 9)
             assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
             assert rig.node.failed is None
-            assert rig.node.containment.total == 1
+            assert rig.node.rooms.containment.total == 1
 
     rig.run(run)
 
@@ -654,8 +654,8 @@ def test_a_group_is_deleted_in_as_many_batches_as_it_takes(members: bool, monkey
         (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
         assert result.error_code == (ErrorCode.NON_EMPTY_GROUP if members else 0)
         assert len(await committed(client, topic="u", partitions=30)) == (30 if members else 0)
-        assert rig.node.coordinators.counts() == ((1, 30) if members else (0, 0))
-        assert rig.node.containment.total == 0
+        assert rig.node.rooms.coordinators.counts() == ((1, 30) if members else (0, 0))
+        assert rig.node.rooms.containment.total == 0
 
     rig.run(run)
 
@@ -785,7 +785,7 @@ def test_a_log_that_cannot_be_read_is_coordinated_by_nobody(caplog: pytest.LogCa
     async def run() -> None:
         client = await node_with_topic(rig)
         bad = memoryview(build_batch([Record(key=b"\0\1junk", value=b"\0\3")], timestamp=rig.clock.now_ms()))
-        rig.node.replicas.append(log_of(rig, "g"), bad, now_ms=rig.clock.now_ms())
+        rig.node.rooms.replicas.append(log_of(rig, "g"), bad, now_ms=rig.clock.now_ms())
         await rig.restart()
         client = rig.connect()
         await asyncio.sleep(1)

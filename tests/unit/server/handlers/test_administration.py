@@ -199,13 +199,13 @@ def test_the_quorum_of_a_lone_node_becomes_dynamic() -> None:
         raised = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
         only_asked = UpdateFeaturesRequest(feature_updates=[raised], validate_only=True)
         assert (await client.ask(only_asked, 2)).error_code == 0
-        assert rig.node.quorum.kraft_version == 0
+        assert rig.node.rooms.quorum.kraft_version == 0
         assert (await client.ask(UpdateFeaturesRequest(feature_updates=[raised]), 2)).error_code == 0
-        assert rig.node.quorum.kraft_version == 1
+        assert rig.node.rooms.quorum.kraft_version == 1
         await rig.create_topic("t")
         await rig.restart()
-        assert rig.node.quorum.kraft_version == 1
-        assert [voter.node_id for voter in rig.node.quorum.voters] == [1]
+        assert rig.node.rooms.quorum.kraft_version == 1
+        assert [voter.node_id for voter in rig.node.rooms.quorum.voters] == [1]
         client = rig.connect()
         lowered = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=2)
         refused = await client.ask(UpdateFeaturesRequest(feature_updates=[lowered]), 2)

@@ -101,11 +101,11 @@ def test_a_brokers_settings_are_in_force_at_once_and_after_a_restart() -> None:
         assert later.partition.log.config.retention_ms == 2000
         await rig.restart()
         client = rig.connect()
-        assert rig.node.replicas.require("t", 0).partition.log.config.retention_ms == 2000
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.config.retention_ms == 2000
         assert await alter(client, BROKER_RESOURCE, "1", log_retention_ms=None) == (0, None)
-        assert rig.node.replicas.require("t", 0).partition.log.config.retention_ms == 1000
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.config.retention_ms == 1000
         assert await alter(client, BROKER_RESOURCE, "", log_retention_ms=None, max_connections=None) == (0, None)
-        assert rig.node.replicas.require("t", 0).partition.log.config.retention_ms == 2 * 3_600_000
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.config.retention_ms == 2 * 3_600_000
         assert rig.node.config.max_connections == 2**31 - 1
 
     rig.run(change)
@@ -147,7 +147,7 @@ def test_rates_of_replication_are_shown_where_they_are_set_and_not_taken_from_th
     leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 
     async def change() -> None:
-        client, throttles = rig.connect(), rig.node.replicas.throttles
+        client, throttles = rig.connect(), rig.node.rooms.replicas.throttles
         before = await describe(client, BROKER_RESOURCE, "1", leader, follower)
         assert {name: sources(entry) for name, entry in before.items()} == {leader: [(leader, "777", 4)]}
         assert throttles.leader.limit == throttles.follower.limit == UNLIMITED
@@ -207,11 +207,11 @@ def test_wrong_settings_are_refused_with_a_reason(
 
     async def change() -> None:
         await rig.create_topic("t")
-        before = rig.node.image.configs
+        before = rig.node.rooms.image.configs
         refused, message = await alter(rig.connect(), resource_type, name, **configs)
         assert refused == code
         assert says in (message or "")
-        assert rig.node.image.configs is before
+        assert rig.node.rooms.image.configs is before
 
     rig.run(change)
 
@@ -247,7 +247,7 @@ def test_levels_of_loggers_change_and_are_not_on_record() -> None:
 
     async def change() -> None:
         client = rig.connect()
-        configs = rig.node.image.configs
+        configs = rig.node.rooms.image.configs
         try:
             assert await alter(client, BROKER_LOGGER_RESOURCE, "1", odradek_server_configs_loggers="FATAL") == (0, None)
             entry = (await describe(client, BROKER_LOGGER_RESOURCE, "1"))["odradek.server.configs.loggers"]
@@ -255,7 +255,7 @@ def test_levels_of_loggers_change_and_are_not_on_record() -> None:
             assert logger.level == logging.CRITICAL
         finally:
             logger.setLevel(before)
-        assert rig.node.image.configs is configs
+        assert rig.node.rooms.image.configs is configs
 
     rig.run(change)
 

@@ -41,7 +41,7 @@ def test_features_are_told_from_version_3_on(version: int) -> None:
         response = await rig.connect().ask(SOMEBODY, version)
         finalized = {each.name: each.max_version_level for each in response.finalized_features}
         supported = {each.name: (each.min_version, each.max_version) for each in response.supported_features}
-        assert response.finalized_features_epoch == rig.node.image.provenance.offset
+        assert response.finalized_features_epoch == rig.node.rooms.image.provenance.offset
         low, high = supported["metadata.version"]
         assert low <= finalized["metadata.version"] <= high
         if version == 3:

@@ -49,7 +49,7 @@ def second_broker() -> NodeDescription:
 
 
 async def register(rig: Rig, client: Client) -> int:
-    response = await client.ask(second_broker().as_broker(rig.node.cluster_id), 4)
+    response = await client.ask(second_broker().as_broker(rig.node.rooms.cluster_id), 4)
     assert response.error_code == 0
     return int(response.broker_epoch)
 
@@ -57,7 +57,7 @@ async def register(rig: Rig, client: Client) -> int:
 async def heartbeat(rig: Rig, client: Client, epoch: int, **wants: Any) -> BrokerHeartbeatResponse:
     fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, **wants}
     request = BrokerHeartbeatRequest(
-        broker_id=2, broker_epoch=epoch, current_metadata_offset=rig.node.image.provenance.offset, **fields
+        broker_id=2, broker_epoch=epoch, current_metadata_offset=rig.node.rooms.image.provenance.offset, **fields
     )
     response: BrokerHeartbeatResponse = await client.ask(request, 2)
     return response
@@ -73,7 +73,7 @@ def _reset_by_the_network(rig: Rig, client: Client) -> None:
 
 def _closed_here(rig: Rig, client: Client) -> None:
     """As one is that was idle for too long."""
-    for listener in rig.node.listeners.by_name.values():
+    for listener in rig.node.rooms.listeners.by_name.values():
         listener.scope.sweep(rig.clock.monotonic_ms() + 1)
     assert client.wire.closed
 
@@ -98,7 +98,7 @@ def test_a_broker_comes_works_and_its_connection_ends(lose: Callable[[Rig, Clien
         listening.close()
         lose(rig, client)
         await asyncio.sleep(0.1)
-        assert rig.node.image.cluster.brokers[NodeId(2)].fenced is is_fenced
+        assert rig.node.rooms.image.cluster.brokers[NodeId(2)].fenced is is_fenced
 
     rig.run(live)
 
@@ -170,7 +170,7 @@ def test_partitions_move_and_a_broker_is_forgotten() -> None:
         assert (await client.ask(request, 1)).responses[0].partitions[0].error_code == 0
         listed = await client.ask(ListPartitionReassignmentsRequest(topics=None), 0)
         assert [each.adding_replicas for each in listed.topics[0].partitions] == [[2]]
-        partition = rig.node.image.topics.by_name["t"].partitions[0]
+        partition = rig.node.rooms.image.topics.by_name["t"].partitions[0]
         altered = RequestedPartitionData(
             partition_index=0,
             leader_epoch=partition.leader_epoch,
@@ -179,7 +179,7 @@ def test_partitions_move_and_a_broker_is_forgotten() -> None:
         )
         isr = AlterPartitionRequest(
             broker_id=1,
-            broker_epoch=rig.node.image.cluster.brokers[NodeId(1)].broker_epoch,
+            broker_epoch=rig.node.rooms.image.cluster.brokers[NodeId(1)].broker_epoch,
             topics=[RequestedTopicData(topic_id=hosted.partition.log.topic_id, partitions=[altered])],
         )
         answer = (await peer.ask(isr, 3)).topics[0].partitions[0]
@@ -188,8 +188,8 @@ def test_partitions_move_and_a_broker_is_forgotten() -> None:
         elected = await client.ask(ElectLeadersRequest(election_type=0, topic_partitions=None), 2)
         assert [each.partition_result for each in elected.replica_election_results] == [[]]
         assert (await client.ask(UnregisterBrokerRequest(broker_id=2), 0)).error_code == 0
-        assert list(rig.node.image.cluster.brokers) == [1]
-        assert rig.node.image.topics.by_name["t"].partitions[0].isr == (1,)
+        assert list(rig.node.rooms.image.cluster.brokers) == [1]
+        assert rig.node.rooms.image.topics.by_name["t"].partitions[0].isr == (1,)
         gone = await client.ask(UnregisterBrokerRequest(broker_id=2), 0)
         assert gone.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 

@@ -81,7 +81,7 @@ def cached_request_of(wire: FakeWire) -> CachedProduce:
 
 
 def log_ends(rig: Rig) -> list[int]:
-    return [hosted.partition.log.log_end_offset for hosted in rig.node.replicas]
+    return [hosted.partition.log.log_end_offset for hosted in rig.node.rooms.replicas]
 
 
 def log_end(rig: Rig) -> int:
@@ -90,7 +90,7 @@ def log_end(rig: Rig) -> int:
 
 def forbid_other_ways(rig: Rig, version: int) -> None:
     """Let a request fail that is not answered as a cached one."""
-    endpoint = rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.get(version)
+    endpoint = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.get(version)
     assert endpoint is not None
 
     def fail(*_: object) -> None:
@@ -121,10 +121,10 @@ def test_the_answer_differs_in_nothing_but_the_offset(version: int, acks: int) -
                 response = decode(ProduceResponse, version, answers[0][header_bytes:])
                 response.responses[0].partition_responses[0].base_offset = number
                 assert answer == answers[0][:header_bytes] + encode(response, version)
-        hosted = rig.node.replicas.require("t", 0)
+        hosted = rig.node.rooms.replicas.require("t", 0)
         assert (hosted.appends, hosted.failed_appends) == (5, 0)
         assert hosted.bytes_in == hosted.partition.log.size_bytes
-        endpoint = rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.get(version)
+        endpoint = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.get(version)
         assert endpoint is not None
         assert endpoint.served == 5
 
@@ -208,7 +208,10 @@ def test_topics_with_names_of_other_lengths(version: int) -> None:
         for _ in range(4):
             wire.feed(frame_of(rig, version))
             wire.feed(frame_of(rig, version, topic="another"))
-        assert [rig.node.replicas.require(name, 0).partition.log.log_end_offset for name in ("t", "another")] == [4, 4]
+        assert [rig.node.rooms.replicas.require(name, 0).partition.log.log_end_offset for name in ("t", "another")] == [
+            4,
+            4,
+        ]
 
     on_a_node(test)
 
@@ -238,7 +241,7 @@ def test_a_topic_that_is_synced_from_now_on() -> None:
         answered = asyncio.Event()
         wire.on_change = answered.set
         await answered.wait()
-        log = rig.node.replicas.require("t", 0).partition.log
+        log = rig.node.rooms.replicas.require("t", 0).partition.log
         assert log.recovery_point == log.high_watermark == log.log_end_offset == 4
 
     on_a_node(test)
@@ -320,7 +323,7 @@ def test_a_failing_disk_is_told_of_once(acks: int, monkeypatch: pytest.MonkeyPat
             assert response.responses[0].partition_responses[0].base_offset == 3
         else:
             assert wire.closed
-        assert rig.node.replicas.require("t", 0).failed_appends == 1
+        assert rig.node.rooms.replicas.require("t", 0).failed_appends == 1
 
     on_a_node(test)
 
@@ -358,6 +361,6 @@ def test_old_versions_have_no_routine() -> None:
         assert isinstance(connection, Connection)
         assert connection._cached_request is None
         assert log_end(rig) == 3
-        assert rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
+        assert rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
 
     on_a_node(test)

@@ -27,7 +27,7 @@ def test_a_topic_is_served_when_its_creation_is_answered(version: int, port: int
         request = CreateTopicsRequest(topics=[topic("t", 3), topic("u", 1, 2)])
         good, bad = (await rig.connect(port).ask(request, version)).topics
         assert (good.name, good.error_code, good.error_message) == ("t", 0, None)
-        assert [rig.node.replicas.find("t", index) is not None for index in range(4)] == [True] * 3 + [False]
+        assert [rig.node.rooms.replicas.find("t", index) is not None for index in range(4)] == [True] * 3 + [False]
         assert (bad.name, bad.error_code) == ("u", ErrorCode.INVALID_REPLICATION_FACTOR)
         if version >= 5:
             assert (good.num_partitions, good.replication_factor) == (3, 1)
@@ -44,7 +44,7 @@ def test_validate_only_creates_nothing() -> None:
         request = CreateTopicsRequest(topics=[topic("t")], validate_only=True)
         (result,) = (await rig.connect().ask(request, 7)).topics
         assert (result.error_code, result.num_partitions) == (0, 1)
-        assert rig.node.replicas.find("t", 0) is None
+        assert rig.node.rooms.replicas.find("t", 0) is None
 
     rig.run(run)
 
@@ -65,7 +65,7 @@ def test_a_topic_grows(version: int) -> None:
         )
         good, bad = (await rig.connect().ask(request, version)).results
         assert (good.error_code, good.error_message) == (0, None)
-        assert rig.node.replicas.find("t", 3) is not None
+        assert rig.node.rooms.replicas.find("t", 3) is not None
         assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     rig.run(run)
@@ -89,8 +89,8 @@ def test_a_topic_goes(version: int) -> None:
         bad, good = (await rig.connect().ask(request, version)).responses
         assert (bad.name, bad.error_code) == ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert (good.name, good.error_code) == ("t", 0)
-        assert rig.node.replicas.find("t", 0) is None
-        assert rig.node.replicas.find("stays", 0) is not None
+        assert rig.node.rooms.replicas.find("t", 0) is None
+        assert rig.node.rooms.replicas.find("stays", 0) is not None
 
     rig.run(run)
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_to_each_topic_and_nothing_changes() -> None:
         grown = await client.ask(CreatePartitionsRequest(topics=[more], timeout_ms=1, validate_only=False), 3)
         assert [each.error_code for each in grown.results] == [ErrorCode.KAFKA_STORAGE_ERROR]
         rig.device.capacity = 1 << 40
-        assert list(rig.node.image.topics.by_name) == ["t"]
+        assert list(rig.node.rooms.image.topics.by_name) == ["t"]
         assert (await client.ask(CreateTopicsRequest(topics=[topic("a")]), 7)).topics[0].error_code == 0
 
     rig.run(run)

@@ -76,7 +76,7 @@ def test_an_offset_outside_is_refused(offset: int) -> None:
     async def test(rig: Rig, client: Client) -> None:
         result = await delete(client, offset)
         assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-        assert rig.node.replicas.require("t", 0).partition.log.log_start_offset == 0
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_start_offset == 0
 
     on_a_node(test)
 
@@ -103,7 +103,7 @@ def test_the_start_survives_a_restart() -> None:
     async def test(rig: Rig, client: Client) -> None:
         await delete(client, 2)
         await rig.restart()
-        log = rig.node.replicas.require("t", 0).partition.log
+        log = rig.node.rooms.replicas.require("t", 0).partition.log
         assert (log.log_start_offset, log.log_end_offset) == (2, 3)
 
     on_a_node(test)

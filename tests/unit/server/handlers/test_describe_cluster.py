@@ -24,7 +24,7 @@ def describe(port: int, version: int, **more: object) -> tuple[Rig, DescribeClus
 @pytest.mark.parametrize("version", range(3))
 def test_brokers(version: int) -> None:
     rig, response = describe(BROKER_PORT, version)
-    assert (response.error_code, response.cluster_id, response.controller_id) == (0, rig.node.cluster_id, 1)
+    assert (response.error_code, response.cluster_id, response.controller_id) == (0, rig.node.rooms.cluster_id, 1)
     assert [(node.broker_id, node.host, node.port, node.is_fenced) for node in response.brokers] == [
         (1, "node", 9092, False)
     ]

@@ -51,7 +51,7 @@ def test_the_wrapped_request_is_answered_with_its_own_header() -> None:
         assert int.from_bytes(response.response_data[:4]) == 4711
         wrapped: Any = decode_response(ApiKey.CREATE_TOPICS, 7, response.response_data[4:])
         assert [(topic.name, topic.error_code) for topic in wrapped.topics] == [("t", 0)]
-        assert "t" in rig.node.image.topics.by_name
+        assert "t" in rig.node.rooms.image.topics.by_name
 
     on_a_node(test)
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_a_forwarded_request_is_refused(data: bytes, principal: b
     async def test(rig: Rig, client: Client) -> None:
         response: EnvelopeResponse = await client.ask(envelope(data, principal=principal), 0)
         assert (ErrorCode(response.error_code), response.response_data) == (code, None)
-        assert "t" not in rig.node.image.topics.by_name
+        assert "t" not in rig.node.rooms.image.topics.by_name
 
     on_a_node(test)
 
@@ -95,7 +95,7 @@ def test_the_clients_own_principal_and_address_decide() -> None:
 
 def test_one_that_is_not_active_says_so() -> None:
     async def test(rig: Rig, client: Client) -> None:
-        quorum = rig.node.quorum
+        quorum = rig.node.rooms.quorum
         inactive = property(lambda _self: False)
         known = type(quorum).is_active
         type(quorum).is_active = inactive  # type: ignore[assignment]

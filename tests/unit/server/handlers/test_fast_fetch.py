@@ -23,7 +23,7 @@ from odradek.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from odradek.server.node import Node
+from odradek.server.rooms import Rooms
 
 VERSION = 18
 HEAD = RequestHead(ApiKey.FETCH, VERSION, "tester")
@@ -51,8 +51,8 @@ class Follower:
         known = endpoint.fast_path
         assert known is not None
 
-        def fast(node: Node, frame: memoryview, position: int, correlation_id: int) -> Any:
-            answer = known(node, frame, position, correlation_id) if self._fast else None
+        def fast(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> Any:
+            answer = known(rooms, frame, position, correlation_id) if self._fast else None
             self.by_fast_path[bytes(frame[position:])] = answer is not None
             return answer
 

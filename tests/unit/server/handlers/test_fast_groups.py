@@ -43,7 +43,7 @@ def told(
         return handle
 
     async def run() -> tuple[object, bytes]:
-        endpoints = rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints
+        endpoints = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints
         for key in SHORTENED:
             route = endpoints.routes[key]
             for version in range(route.min_version, route.max_version + 1):
@@ -54,7 +54,7 @@ def told(
         result = await story(rig, client)
         written = b""
         for index in range(3):
-            partition_log = rig.node.replicas.require("__consumer_offsets", index).partition.log
+            partition_log = rig.node.rooms.replicas.require("__consumer_offsets", index).partition.log
             if partition_log.log_end_offset:
                 read = partition_log.read(0, max_bytes=1 << 20, end_offset=1 << 40, minimum_one=True)
                 assert isinstance(read.records, FileSlice)

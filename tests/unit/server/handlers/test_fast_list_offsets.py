@@ -38,8 +38,8 @@ def on_a_node(test: Callable[[Rig], None]) -> None:
             if number == 3:
                 await rig.restart()
             await rig.connect().ask(produce("t", b"x"), 9)
-        rig.node.replicas.delete_records(rig.node.replicas.require("t", 0), Offset(2))
-        assert rig.node.replicas.require("t", 0).partition.state.leader_epoch > 0
+        rig.node.rooms.replicas.delete_records(rig.node.rooms.replicas.require("t", 0), Offset(2))
+        assert rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch > 0
         test(rig)
 
     rig.run(run)
@@ -47,7 +47,7 @@ def on_a_node(test: Callable[[Rig], None]) -> None:
 
 def both_ways(rig: Rig, body: bytes, version: int) -> tuple[bytes | None, bytes]:
     """What the fast path says to a request (None: nothing), and all that the generic path sends."""
-    endpoint = rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.compile(ApiKey.LIST_OFFSETS, version)
+    endpoint = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.compile(ApiKey.LIST_OFFSETS, version)
     client = rig.connect()
     client.wire.on_change = lambda: None
     fast, endpoint.fast_path = endpoint.fast_path, None
@@ -59,7 +59,7 @@ def both_ways(rig: Rig, body: bytes, version: int) -> tuple[bytes | None, bytes]
     if fast is None:
         return None, generic
     position = 10 + len("tester") + endpoint.flexible_header
-    short = fast(rig.node, memoryview(body), position, int.from_bytes(body[4:8]))
+    short = fast(rig.node.rooms, memoryview(body), position, int.from_bytes(body[4:8]))
     assert short is None or isinstance(short, bytes)
     return short, generic
 
@@ -68,7 +68,7 @@ def both_ways(rig: Rig, body: bytes, version: int) -> tuple[bytes | None, bytes]
 @pytest.mark.parametrize("timestamp", [LATEST, EARLIEST])
 def test_the_ends_of_a_partition(version: int, timestamp: int) -> None:
     def test(rig: Rig) -> None:
-        epoch = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        epoch = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         for wanted in (one(timestamp), one(timestamp, partition=1), one(timestamp, epoch=epoch)):
             for isolation_level in (0, 1):
                 body = request_body(asking(wanted, isolation_level=isolation_level), version, 7)
@@ -107,7 +107,7 @@ def test_all_else_takes_the_generic_path(version: int) -> None:
 
 def test_a_leader_that_does_not_know_its_end_yet_says_so_by_the_generic_path(monkeypatch: pytest.MonkeyPatch) -> None:
     def test(rig: Rig) -> None:
-        partition = rig.node.replicas.require("t", 0).partition
+        partition = rig.node.rooms.replicas.require("t", 0).partition
         monkeypatch.setattr(type(partition), "knows_its_end", False)
         assert both_ways(rig, request_body(asking(one(LATEST)), 11, 7), 11)[0] is None
         short, generic = both_ways(rig, request_body(asking(one(EARLIEST)), 11, 7), 11)

@@ -84,7 +84,7 @@ def on_a_node(directory: Path, test: Callable[[Node], None]) -> None:
                 CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=settings)
                 for name, settings in configs.items()
             ]
-            await node.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1000))
+            await node.rooms.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1000))
             test(node)
         finally:
             await node.stop()
@@ -103,7 +103,7 @@ def frame_of(
     batch: bytes | None = None,
     client_id: bytes | None = CLIENT_ID,
 ) -> bytes:
-    known = node.image.topics.by_name.get(topic)
+    known = node.rooms.image.topics.by_name.get(topic)
     if batch is None:
         batch = bytes(build_batch([Record(key=b"k", value=b"v" * 50)], timestamp=node.world.clock.now_ms()))
     request = ProduceRequest(
@@ -125,7 +125,7 @@ def frame_of(
 
 def answer_to(node: Node, frame: bytes, *, by_fast_path: bool, version: int) -> tuple[bytes, bool]:
     """What is sent, and whether the connection was closed."""
-    scope = node.listeners.by_name["PLAINTEXT"].scope
+    scope = node.rooms.listeners.by_name["PLAINTEXT"].scope
     wire = Listener()
     connection = scope.accept(wire)
     assert isinstance(connection, Connection)
@@ -179,7 +179,7 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, version: int) -> None:
 
 
 def log_ends(node: Node) -> int:
-    return sum(hosted.partition.log.log_end_offset for hosted in node.replicas)
+    return sum(hosted.partition.log.log_end_offset for hosted in node.rooms.replicas)
 
 
 def with_offsets_moved(answer: tuple[bytes, bool], version: int) -> tuple[bytes, bool]:
@@ -216,7 +216,7 @@ def test_lengths_beyond_all_bounds_are_left_to_the_generic_path(tmp_path: Path, 
         for position in range(start, len(whole) - 61 - 50):
             spoilt = bytearray(whole)
             spoilt[position : position + 6] = b"\xff" * 6
-            left_alone += fast(node, memoryview(spoilt), start, 1) is None
+            left_alone += fast(node.rooms, memoryview(spoilt), start, 1) is None
         assert left_alone > 10
 
     on_a_node(tmp_path, test)
@@ -231,14 +231,14 @@ def test_it_leaves_alone_what_it_does_not_know(tmp_path: Path, version: int) -> 
         for partitions in ((0,), (0, 1)):
             whole = frame_of(node, version, "plain", partitions=partitions)[4:]
             for cut in range(start, len(whole)):
-                assert fast(node, memoryview(bytearray(whole[:cut])), start, 1) is None
-            assert fast(node, memoryview(bytearray(whole + b"x")), start, 1) is None
+                assert fast(node.rooms, memoryview(bytearray(whole[:cut])), start, 1) is None
+            assert fast(node.rooms, memoryview(bytearray(whole + b"x")), start, 1) is None
             for tagged in (1, 2, 3) if version >= 9 else ():  # The request, its topic, the topic's last partition.
                 spoilt = bytearray(whole)
                 spoilt[-tagged] = 1
-                assert fast(node, memoryview(spoilt), start, 1) is None
+                assert fast(node.rooms, memoryview(spoilt), start, 1) is None
         synced = frame_of(node, version, "synced")
-        assert fast(node, memoryview(bytearray(synced[4:])), start, 1) is None
+        assert fast(node.rooms, memoryview(bytearray(synced[4:])), start, 1) is None
         assert log_ends(node) == ends
 
     on_a_node(tmp_path, test)

@@ -72,8 +72,8 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
     async def test(rig: Rig, client: Client) -> None:
         for number in range(3):
             await client.ask(produce("t", b"%d" % number), 9)
-        hosted = rig.node.replicas.require("t", 0)
-        rig.node.replicas.delete_records(hosted, 1)  # type: ignore[arg-type]
+        hosted = rig.node.rooms.replicas.require("t", 0)
+        rig.node.rooms.replicas.delete_records(hosted, 1)  # type: ignore[arg-type]
         for offset, code in ((-1, 1), (0, 1), (1, 0), (3, 0), (4, 1), (2**63 - 1, 1)):
             response = await client.ask(fetch("t", wanted(0, offset)), BY_NAME)
             assert fetched(response)[0].error_code == code, offset
@@ -86,7 +86,7 @@ def test_a_client_with_another_epoch_is_fenced() -> None:
     async def test(rig: Rig, _: Client) -> None:
         await rig.restart()
         client = rig.connect()
-        epoch = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        epoch = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         assert epoch > 0
         for asked, code in (
             (-1, ErrorCode.NONE),
@@ -103,11 +103,11 @@ def test_a_client_with_another_epoch_is_fenced() -> None:
 def test_a_reader_of_another_history_is_told_where_it_parts() -> None:
     async def test(rig: Rig, client: Client) -> None:
         await client.ask(produce("t", b"one", b"two"), 9)
-        old = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        old = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         await rig.restart()
         client = rig.connect()
         await client.ask(produce("t", b"three", b"four"), 9)
-        new = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        new = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         diverged = fetched(await client.ask(fetch("t", wanted(0, 3, last_fetched_epoch=old)), BY_NAME))[0]
         assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (old, 2)
         assert not diverged.records
@@ -225,7 +225,7 @@ def test_a_fetch_waits_until_something_is_appended() -> None:
         response = await client.answer(waiting, asked, BY_NAME)
         assert values(fetched(response)[1]) == [b"news"]
         assert rig.loop.time() - start < 11
-        assert len(rig.node.purgatory) == 0
+        assert len(rig.node.rooms.purgatory) == 0
 
     on_a_node(test)
 
@@ -300,7 +300,7 @@ def test_records_deleted_meanwhile_are_told_once_the_wait_is_over() -> None:
         asked = fetch("t", wanted(0, 2), max_wait_ms=500)
         waiting = client.send(asked, BY_NAME)
         await asyncio.sleep(0.1)
-        rig.node.replicas.delete_records(rig.node.replicas.require("t", 0), 2)  # type: ignore[arg-type]
+        rig.node.rooms.replicas.delete_records(rig.node.rooms.replicas.require("t", 0), 2)  # type: ignore[arg-type]
         response = await client.answer(waiting, asked, BY_NAME)
         assert fetched(response)[0].log_start_offset == 2
 
@@ -309,7 +309,7 @@ def test_records_deleted_meanwhile_are_told_once_the_wait_is_over() -> None:
 
 def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind() -> None:
     async def test(rig: Rig, client: Client) -> None:
-        hosted = rig.node.replicas.require("t", 0)
+        hosted = rig.node.rooms.replicas.require("t", 0)
         for _ in range(3):
             gone = rig.connect()
             gone.send(fetch("t", wanted(0), max_wait_ms=60_000), BY_NAME)
@@ -323,7 +323,7 @@ def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind() -> None:
         gone.wire.lose(ConnectionResetError())  # Before its task has taken a step.
         await asyncio.sleep(0.1)
         assert len(hosted.watchers) == 0
-        assert len(rig.node.purgatory) == 0
+        assert len(rig.node.rooms.purgatory) == 0
 
     on_a_node(test)
 
@@ -379,6 +379,6 @@ def test_a_disk_that_cannot_be_read_says_so_and_goes_offline(monkeypatch: pytest
             response = await client.ask(fetch("t", *map(wanted, range(4))), BY_NAME)
             codes = {index: partition.error_code for index, partition in fetched(response).items()}
             assert codes == {index: ErrorCode.KAFKA_STORAGE_ERROR if index in on_b else 0 for index in range(4)}
-        assert [directory.online for directory in rig.node.replicas.directories] == [True, False]
+        assert [directory.online for directory in rig.node.rooms.replicas.directories] == [True, False]
 
     rig.run(test)

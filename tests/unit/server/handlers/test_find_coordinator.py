@@ -32,9 +32,9 @@ def test_the_only_broker_coordinates_every_group(version: int) -> None:
     else:
         found = [(each.key, each.error_code, each.node_id, each.host, each.port) for each in response.coordinators]
         assert found == [("g", 0, 1, "node", 9092), ("h", 0, 1, "node", 9092)]
-    topic = rig.node.image.topics.by_name["__consumer_offsets"]
+    topic = rig.node.rooms.image.topics.by_name["__consumer_offsets"]
     assert len(topic.partitions) == 3
-    assert rig.node.image.configs.of(2, "__consumer_offsets") == {
+    assert rig.node.rooms.image.configs.of(2, "__consumer_offsets") == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
@@ -56,7 +56,7 @@ def test_a_replication_factor_that_was_asked_for_is_not_lowered() -> None:
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert response.error_message is not None
     assert "replication factor" in response.error_message.lower()
-    assert "__consumer_offsets" not in rig.node.image.topics.by_name
+    assert "__consumer_offsets" not in rig.node.rooms.image.topics.by_name
 
 
 def test_a_node_of_a_cluster_waits_for_enough_others() -> None:
@@ -69,7 +69,7 @@ def test_a_node_of_a_cluster_waits_for_enough_others() -> None:
         return response
 
     assert rig.run(run).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "__consumer_offsets" not in rig.node.image.topics.by_name
+    assert "__consumer_offsets" not in rig.node.rooms.image.topics.by_name
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def on_a_node(test: Callable[[Rig, Client], Coroutine[Any, Any, None]]) -> None:
         for times in ((10, 30, 20), (50,), (40, 5)):
             records = [Record(value=b"x", timestamp=FIRST_MS + each) for each in times]
             await client.ask(produce_bytes("t", build_batch(records)), 9)
-        rig.node.replicas.delete_records(hosted, Offset(1))
+        rig.node.rooms.replicas.delete_records(hosted, Offset(1))
         await test(rig, client)
 
     rig.run(run)
@@ -152,7 +152,7 @@ def test_another_epoch_is_fenced() -> None:
     async def test(rig: Rig, _: Client) -> None:
         await rig.restart()
         client = rig.connect()
-        epoch = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        epoch = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         assert (await look_up(client, LATEST, epoch=epoch)).offset == 6
         assert (await look_up(client, LATEST)).leader_epoch == epoch
         assert (await look_up(client, EARLIEST)).leader_epoch == 0

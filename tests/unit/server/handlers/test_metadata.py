@@ -68,7 +68,7 @@ def test_a_topic_and_its_leader(version: int) -> None:
         if version >= 1:
             assert response.controller_id == 1
         if version >= 2:
-            assert response.cluster_id == rig.node.cluster_id
+            assert response.cluster_id == rig.node.rooms.cluster_id
 
     on_a_node(test)
 
@@ -115,7 +115,7 @@ def test_what_is_unknown_is_created_with_the_defaults() -> None:
         for version in (0, 3, NEWEST):
             (topic,) = (await client.ask(asking_for(f"new-{version}"), version)).topics
             assert (topic.error_code, len(topic.partitions)) == (0, 3)
-        assert len(rig.node.image.topics.by_name) == 3
+        assert len(rig.node.rooms.image.topics.by_name) == 3
 
     on_a_node(test, num_partitions="3")
 
@@ -127,7 +127,7 @@ def test_what_may_not_be_created() -> None:
         invalid = await client.ask(asking_for("..", "", "x" * 250, "__consumer_offsets"), NEWEST)
         assert [code for _, code in errors(invalid)] == ["INVALID_TOPIC_EXCEPTION"] * 3 + ["UNKNOWN_TOPIC_OR_PARTITION"]
         assert invalid.topics[3].is_internal
-        assert not rig.node.image.topics.by_name
+        assert not rig.node.rooms.image.topics.by_name
 
     on_a_node(test)
 

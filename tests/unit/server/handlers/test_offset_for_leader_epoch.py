@@ -36,7 +36,7 @@ def test_epochs_end_where_the_next_began(version: int) -> None:
         await rig.restart()
         client = rig.connect()
         await client.ask(produce("t", b"c"), 9)
-        new = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        new = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         assert new > 0
         for epoch, end in ((0, (0, 2)), (new, (new, 3)), (new + 1, (-1, -1)), (-1, (-1, -1))):
             found = await look_up(client, epoch, version)
@@ -52,7 +52,7 @@ def test_errors_are_told_by_partition() -> None:
         await rig.create_topic("t")
         await rig.restart()
         client = rig.connect()
-        current = rig.node.replicas.require("t", 0).partition.state.leader_epoch
+        current = rig.node.rooms.replicas.require("t", 0).partition.state.leader_epoch
         assert (await look_up(client, 0, current=current)).error_code == 0
         assert (await look_up(client, 0, current=current + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert (await look_up(client, 0, current=current - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH

@@ -46,7 +46,7 @@ def test_a_batch_is_appended_and_its_place_told(version: int, acks: int) -> None
                 assert response.responses[0].topic_id == topic_id
             else:
                 assert response.responses[0].name == "t"
-        assert rig.node.replicas.require("t", 0).partition.log.high_watermark == 4
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.high_watermark == 4
 
     on_a_node(test)
 
@@ -89,7 +89,7 @@ def test_other_acks_are_refused(acks: int) -> None:
         answer = produced(await client.ask(produce("t", b"x", acks=acks), 9))
         assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
         assert answer.base_offset == -1
-        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_end_offset == 0
 
     on_a_node(test)
 
@@ -141,7 +141,7 @@ def test_bad_batches_are_refused_with_kafkas_codes() -> None:
             assert answer.error_message
         transactional = await client.ask(produce_bytes("t", sound, transactional_id="tx"), 9)
         assert produced(transactional).error_code == ErrorCode.INVALID_TXN_STATE
-        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_end_offset == 0
 
     on_a_node(test)
 
@@ -184,7 +184,7 @@ def test_a_repeated_batch_gets_its_first_offset_and_a_gap_is_refused() -> None:
         assert await send(4) == (0, 4)
         assert await send(0, epoch=1) == (0, 6)
         assert await send(6, epoch=0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
-        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 8
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_end_offset == 8
 
     on_a_node(test)
 
@@ -257,7 +257,7 @@ def test_a_topic_deleted_while_it_is_synced_accuses_no_disk() -> None:
             await admin.answer(deleted, deletion, 6)
             for each in answers:
                 assert produced(await client.answer(each, asked, 9)).error_code in (0, 3)
-            assert all(directory.online for directory in rig.node.replicas.directories)
+            assert all(directory.online for directory in rig.node.rooms.replicas.directories)
             await rig.create_topic("synced", 1, {"flush.messages": "1"})
 
     rig.run(test)
@@ -299,9 +299,9 @@ def test_a_failing_disk_takes_its_directory_offline_and_no_other(monkeypatch: py
                 by_id = produce("", b"x", partition=index, topic_id=rig.topic_id("t"))
                 answer = produced(await client.ask(by_id, 13))
                 assert answer.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if where[index] == "/b" else 0)
-        assert [directory.online for directory in rig.node.replicas.directories] == [True, False]
+        assert [directory.online for directory in rig.node.rooms.replicas.directories] == [True, False]
         await rig.create_topic("new", 2)
-        assert {each.directory.path for each in rig.node.replicas if each.topic == "new"} == {"/a"}
+        assert {each.directory.path for each in rig.node.rooms.replicas if each.topic == "new"} == {"/a"}
 
     rig.run(test)
 

@@ -141,14 +141,14 @@ def test_the_address_is_that_of_the_clients_own_listener(version: int, monkeypat
         monkeypatch.setattr(Replicas, "append", refuse)
         request = produce_one("t", b"v", topic_id=rig.topic_id("t"), acks=1)
         for name, port in ports.items():
-            endpoint = rig.node.listeners.by_name[name].scope.endpoints.compile(ApiKey.PRODUCE, version)
+            endpoint = rig.node.rooms.listeners.by_name[name].scope.endpoints.compile(ApiKey.PRODUCE, version)
             for fast in (True, False):
                 take_way(endpoint, fast=fast)
                 response = await rig.connect(port).ask(request, version)
                 (answer,), nodes = told(response)
                 assert answer == (0, NOT_LEADER, *((1, 0) if version >= 10 else (-1, -1)))
                 assert nodes == ([(1, "node", port, None)] if version >= 10 else [])
-        counted = [served for name, _, served, _ in rig.node.listeners.served_requests() if name == "Produce"]
+        counted = [served for name, _, served, _ in rig.node.rooms.listeners.served_requests() if name == "Produce"]
         assert counted == [4], "those of both listeners"
 
     rig.run(test)

@@ -31,7 +31,7 @@ async def created(client: Client, name: str) -> int:
 
 
 def places(rig: Rig, topic: str) -> list[str]:
-    return sorted({rig.node.replicas.require(topic, index).directory.path for index in range(4)})
+    return sorted({rig.node.rooms.replicas.require(topic, index).directory.path for index in range(4)})
 
 
 def test_new_partitions_go_elsewhere_or_nowhere() -> None:

@@ -42,11 +42,11 @@ def on_rig(test: Callable[[Rig], Coroutine[Any, Any, None]], *, directories: tup
 
 async def told_after_crash(rig: Rig, change: Callable[[Any], None] = lambda disk: None) -> tuple[int, int]:
     """What the next life tells, after something was done to the disk; and the epoch of the one before."""
-    before = rig.node.lifecycle.broker_epoch
+    before = rig.node.rooms.lifecycle.broker_epoch
     rig.crash()
     change(rig.device.attach(Life("a tool")))
     await rig.start()
-    return rig.node.lifecycle.previous_epoch, before
+    return rig.node.rooms.lifecycle.previous_epoch, before
 
 
 def test_a_killed_broker_tells_that_nothing_is_lost() -> None:
@@ -54,9 +54,9 @@ def test_a_killed_broker_tells_that_nothing_is_lost() -> None:
         for _ in range(2):
             told, before = await told_after_crash(rig)
             assert told == before
-        before = rig.node.lifecycle.broker_epoch
+        before = rig.node.rooms.lifecycle.broker_epoch
         await rig.restart()
-        assert rig.node.lifecycle.previous_epoch == before
+        assert rig.node.rooms.lifecycle.previous_epoch == before
         told, before = await told_after_crash(rig)
         assert told == before
         assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"kept"]
@@ -70,7 +70,7 @@ def test_one_whose_machine_went_down_does_not() -> None:
         rig.life.end()
         rig.device.crash("power")
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == -1
+        assert rig.node.rooms.lifecycle.previous_epoch == -1
         told, before = await told_after_crash(rig)
         assert told == before, "from then on it counts again"
 
@@ -87,9 +87,9 @@ def test_with_the_switch_off_only_a_clean_stop_vouches() -> None:
             told, _ = await told_after_crash(rig)
             assert told == -1
             assert not rig.world.disk.exists(f"/data/{MARK}")
-        before = rig.node.lifecycle.broker_epoch
+        before = rig.node.rooms.lifecycle.broker_epoch
         await rig.restart()
-        assert rig.node.lifecycle.previous_epoch == before
+        assert rig.node.rooms.lifecycle.previous_epoch == before
         assert not rig.world.disk.exists(f"/data/{MARK}")
         rig.properties["odradek.trust.killed.logs.enable"] = "true"
         told, _ = await told_after_crash(rig)
@@ -145,7 +145,7 @@ def test_a_directory_that_failed_before_the_kill_is_enough_to_doubt(monkeypatch:
         raise OSError(errno.EIO, "Input/output error", self.path)
 
     async def test(rig: Rig) -> None:
-        (hosted,) = rig.node.replicas
+        (hosted,) = rig.node.rooms.replicas
         other = "/b" if hosted.directory.path == "/a" else "/a"
         with monkeypatch.context() as patched:
             patched.setattr(SimulatedFile, "write", fail)
@@ -172,7 +172,7 @@ def test_a_kill_around_the_registration_changes_nothing(monkeypatch: pytest.Monk
         raise Killed
 
     async def test(rig: Rig) -> None:
-        before = rig.node.lifecycle.broker_epoch
+        before = rig.node.rooms.lifecycle.broker_epoch
         for name, killing in (("register", before_asking), ("_registered", before_hearing), ("_registered", None)):
             rig.crash()
             with monkeypatch.context() as patched:
@@ -182,8 +182,8 @@ def test_a_kill_around_the_registration_changes_nothing(monkeypatch: pytest.Monk
                         await rig.start()
                 else:
                     await rig.start()
-        assert rig.node.lifecycle.previous_epoch > before, "the epoch of the registration that nobody heard of"
-        assert rig.node.lifecycle.previous_epoch < rig.node.lifecycle.broker_epoch
+        assert rig.node.rooms.lifecycle.previous_epoch > before, "the epoch of the registration that nobody heard of"
+        assert rig.node.rooms.lifecycle.previous_epoch < rig.node.rooms.lifecycle.broker_epoch
         assert (BrokerLifecycle.register, BrokerLifecycle._registered) == (register, registered)
 
     on_rig(test)
@@ -194,7 +194,7 @@ def test_a_registration_of_which_nobody_heard_is_asked_after_in_time(monkeypatch
         await asyncio.sleep(1e6)
 
     async def test(rig: Rig) -> None:
-        epoch = rig.node.lifecycle.broker_epoch
+        epoch = rig.node.rooms.lifecycle.broker_epoch
         rig.crash()
         mark_running(rig.device.attach(Life("a tool")), "/data", LastLife(epoch).attempting(uuid(9)))
         began = rig.loop.time()
@@ -205,7 +205,7 @@ def test_a_registration_of_which_nobody_heard_is_asked_after_in_time(monkeypatch
         assert rig.loop.time() - began < 61
         rig.life.end()
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == epoch
+        assert rig.node.rooms.lifecycle.previous_epoch == epoch
 
     on_rig(test)
 
@@ -220,7 +220,7 @@ def test_a_directory_that_was_taken_out_makes_the_start_unclean(cleanly: bool) -
         rig.crash()
         rig.properties["log.dirs"] = "/data"
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == -1
+        assert rig.node.rooms.lifecycle.previous_epoch == -1
         told, before = await told_after_crash(rig)
         assert told == before, "it has registered without the directory, so nobody counts on that any more"
 
@@ -236,9 +236,13 @@ def test_damage_is_told_by_registering_anew() -> None:
         began = rig.loop.time()
         told, before = await told_after_crash(rig, scribble)
         assert told == -1
-        assert rig.node.image.cluster.brokers[rig.node.node_id].broker_epoch == rig.node.lifecycle.broker_epoch > before
+        assert (
+            rig.node.rooms.image.cluster.brokers[rig.node.node_id].broker_epoch
+            == rig.node.rooms.lifecycle.broker_epoch
+            > before
+        )
         assert rig.loop.time() - began > 5, "once the session of the registration before is over"
-        assert rig.node.replicas.liveness.broker_epoch == rig.node.lifecycle.broker_epoch
+        assert rig.node.rooms.replicas.liveness.broker_epoch == rig.node.rooms.lifecycle.broker_epoch
         await rig.connect().ask(produce("t", b"new"), 9)
         assert values(fetched(await rig.connect().ask(fetch("t", wanted(0)), 12))[0]) == [b"new"]
         told, before = await told_after_crash(rig)

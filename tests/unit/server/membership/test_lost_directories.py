@@ -44,7 +44,7 @@ def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_one(cleanly: bool) ->
 
     async def test() -> None:
         assert await filled(rig)
-        before = rig.node.lifecycle.broker_epoch
+        before = rig.node.rooms.lifecycle.broker_epoch
         await end(rig, cleanly=cleanly)
         rename(rig, "/more", "/away")
         for _ in range(2):
@@ -56,7 +56,7 @@ def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_one(cleanly: bool) ->
         rename(rig, "/more", "/mountpoint")
         rename(rig, "/away", "/more")
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == before, "nothing is lost"
+        assert rig.node.rooms.lifecycle.previous_epoch == before, "nothing is lost"
         assert await content(rig) == [[b"kept"]] * len(PARTITIONS)
 
     rig.run(test)
@@ -69,7 +69,7 @@ def test_a_disk_that_is_lost_is_replaced_by_one_that_was_formatted_for_it() -> N
         lost = await filled(rig)
         await end(rig, cleanly=True)
         rename(rig, "/more", "/away")
-        cluster_id = rig.node.cluster_id
+        cluster_id = rig.node.rooms.cluster_id
         disk = rig.device.attach(Life("the operator"))
         config = load(rig.properties, host_name="node")
         format_directories(
@@ -82,9 +82,9 @@ def test_a_disk_that_is_lost_is_replaced_by_one_that_was_formatted_for_it() -> N
             initial_controllers=None,
         )
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == -1
+        assert rig.node.rooms.lifecycle.previous_epoch == -1
         assert await content(rig) == [[] if index in lost else [b"kept"] for index in PARTITIONS]
-        leaders = [each.leader for each in rig.node.image.topics.by_name["t"].partitions]
+        leaders = [each.leader for each in rig.node.rooms.image.topics.by_name["t"].partitions]
         assert leaders == [-1 if index in lost else 1 for index in PARTITIONS]
 
     rig.run(test)
@@ -98,7 +98,7 @@ def test_a_directory_that_was_away_does_not_come_back_with_older_copies() -> Non
         await end(rig, cleanly=True)
         rig.properties["log.dirs"] = "/data"
         await rig.start()
-        assert rig.node.lifecycle.previous_epoch == -1
+        assert rig.node.rooms.lifecycle.previous_epoch == -1
         await end(rig, cleanly=True)
         rig.properties["log.dirs"] = "/data,/more"
         with pytest.raises(FormatError, match=rf"t-{lost[0]} is in /data and in /more"):
@@ -120,7 +120,7 @@ def test_a_directory_that_was_added_is_used() -> None:
         rig.properties["log.dirs"] = "/data,/more"
         await rig.start()
         assert {each.directory.path for each in await rig.create_topic("u")} == {"/more"}
-        assert len(rig.node.image.cluster.brokers[rig.node.node_id].log_dirs) == 2
+        assert len(rig.node.rooms.image.cluster.brokers[rig.node.node_id].log_dirs) == 2
         await rig.restart()
 
     rig.run(test)

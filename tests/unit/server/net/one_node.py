@@ -32,4 +32,4 @@ async def answered_ids(client: Client) -> list[int]:
 
 
 def endpoint(rig: Rig, key: ApiKey, version: int) -> Endpoint:
-    return rig.node.listeners.by_name["PLAINTEXT"].scope.endpoints.compile(key, version)
+    return rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.compile(key, version)

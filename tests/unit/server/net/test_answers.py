@@ -54,7 +54,7 @@ def test_what_comes_behind_a_waiting_fetch_waits_too() -> None:
         await asyncio.sleep(1)
         assert client.wire.paused
         assert client.answered == []
-        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_end_offset == 0
         await asyncio.sleep(5)
         assert [correlation_id for correlation_id, _ in client.answered] == [1, 2, 3]
         assert not client.wire.paused
@@ -135,7 +135,7 @@ def test_a_broken_invariant_costs_the_request(wait: bool, caplog: pytest.LogCapt
 
     async def test(rig: Rig, client: Client) -> None:
         contained: list[BaseException] = []
-        rig.node.containment.on_contained = contained.append
+        rig.node.rooms.containment.on_contained = contained.append
         endpoint(rig, ApiKey.DESCRIBE_CLUSTER, 0).handle = broken
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
         for _ in range(2):

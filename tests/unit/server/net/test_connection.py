@@ -47,7 +47,7 @@ def test_frames_come_in_pieces_of_any_size(piece: int) -> None:
         for start in range(0, len(stream), piece):
             client.wire.feed(stream[start : start + piece])
         assert await answered_ids(client) == [0, 1, 2, 3, 4]
-        hosted = rig.node.replicas.require("t", 0)
+        hosted = rig.node.rooms.replicas.require("t", 0)
         assert hosted.partition.log.log_end_offset == 2
         assert owner(client)._buffer is None
 
@@ -58,13 +58,13 @@ def test_nobody_is_served_by_a_node_that_does_not_serve_yet() -> None:
     """What came before the connection is closed was appended, by a broker that was not registered (seed 811096)."""
 
     async def test(rig: Rig, client: Client) -> None:
-        scope = rig.node.listeners.by_name["PLAINTEXT"].scope
+        scope = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope
         scope.serving = False
         early = rig.connect()
         early.wire.feed(framed(request_body(produce("t", b"early"), 9, 1)))
         assert await answered_ids(early) == []
         assert early.wire.closed
-        assert rig.node.replicas.require("t", 0).partition.log.log_end_offset == 0
+        assert rig.node.rooms.replicas.require("t", 0).partition.log.log_end_offset == 0
 
     on_a_node(test)
 
@@ -79,7 +79,7 @@ def test_large_frames_are_received_whole(size: int) -> None:
             client.send(request, 9)
             assert produced(await client.answer(small, request, 9)).error_code == 0
         await asyncio.sleep(1)
-        assert rig.node.replicas.require("large", 0).partition.log.log_end_offset == 4
+        assert rig.node.rooms.replicas.require("large", 0).partition.log.log_end_offset == 4
         found = await client.ask(fetch("large", wanted(0, 3, max_bytes=1)), 12)
         assert values(fetched(found)[0]) == [b"x" * size]
 
@@ -223,7 +223,7 @@ def test_client_ids_may_be_null_empty_or_change() -> None:
         handle = metadata.handle
 
         def noting(ctx: Any, request: Any) -> Any:
-            seen.append(ctx.client_id)
+            seen.append(ctx.caller.client_id)
             return handle(ctx, request)
 
         metadata.handle = noting
@@ -352,8 +352,8 @@ def test_a_client_that_goes_away_without_reading_leaves_nothing() -> None:
         await asyncio.sleep(1)
         client.wire.lose(ConnectionResetError())
         await asyncio.sleep(1)
-        assert len(rig.node.purgatory) == 0
-        assert owner(client).id not in rig.node.listeners.by_name["PLAINTEXT"].scope.connections
+        assert len(rig.node.rooms.purgatory) == 0
+        assert owner(client).id not in rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.connections
 
     on_a_node(test)
 
@@ -371,7 +371,7 @@ def test_idle_connections_are_swept_and_busy_ones_are_not() -> None:
         assert idle.wire.closed
         assert not talking.wire.closed
         assert not waiting.wire.closed
-        assert list(rig.node.listeners.by_name["PLAINTEXT"].scope.connections) == [
+        assert list(rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.connections) == [
             owner(talking).id,
             owner(waiting).id,
         ]

@@ -12,11 +12,11 @@ TWO_DIRECTORIES = {"log.dirs": "/data/a,/data/b"}
 
 
 def directories(rig: Rig) -> list[bytes]:
-    return [partition.directories[0] for partition in rig.node.image.topics.by_name["t"].partitions]
+    return [partition.directories[0] for partition in rig.node.rooms.image.topics.by_name["t"].partitions]
 
 
 def hosted_in(rig: Rig, count: int) -> list[bytes]:
-    return [rig.node.replicas.require("t", index).directory.directory_id for index in range(count)]
+    return [rig.node.rooms.replicas.require("t", index).directory.directory_id for index in range(count)]
 
 
 def test_a_broker_with_two_directories_tells_which_it_chose() -> None:
@@ -51,7 +51,7 @@ def test_one_directory_leaves_nothing_to_tell() -> None:
 
     async def run() -> None:
         await rig.create_topic("t", 2)
-        (partition, _) = rig.node.image.topics.by_name["t"].partitions
+        (partition, _) = rig.node.rooms.image.topics.by_name["t"].partitions
         assert partition.partition_epoch == 0
         assert directories(rig) == hosted_in(rig, 2)
 

@@ -47,7 +47,7 @@ def test_a_full_fetch_begins_a_session_and_tells_all() -> None:
         response = await new_session(client, 0, 1, 2)
         assert response.session_id != 0
         assert list(fetched(response)) == [0, 1, 2]
-        assert len(rig.node.fetch_sessions) == 1
+        assert len(rig.node.rooms.fetch_sessions) == 1
 
     on_a_node(test)
 
@@ -56,8 +56,8 @@ def test_without_a_session_none_is_kept() -> None:
     async def test(rig: Rig, client: Client) -> None:
         response = await client.ask(fetch("t", wanted(0)), BY_NAME)
         assert response.session_id == 0
-        assert len(rig.node.fetch_sessions) == 0
-        assert not rig.node.replicas.require("t", 0).watchers
+        assert len(rig.node.rooms.fetch_sessions) == 0
+        assert not rig.node.rooms.replicas.require("t", 0).watchers
 
     on_a_node(test)
 
@@ -75,7 +75,7 @@ def test_an_incremental_answer_holds_changes_only() -> None:
         assert list(fetched(again)) == [1]
         moved = await client.ask(fetch("t", wanted(1, 1), session=(session, 4)), BY_NAME)
         assert fetched(moved) == {}
-        rig.node.replicas.delete_records(rig.node.replicas.require("t", 1), 1)  # type: ignore[arg-type]
+        rig.node.rooms.replicas.delete_records(rig.node.rooms.replicas.require("t", 1), 1)  # type: ignore[arg-type]
         start_moved = await client.ask(fetch(session=(session, 5)), BY_NAME)
         assert fetched(start_moved)[1].log_start_offset == 1
         assert fetched(await client.ask(fetch(session=(session, 6)), BY_NAME)) == {}
@@ -105,7 +105,7 @@ def test_partitions_are_added_and_forgotten() -> None:
             await client.ask(produce("t", b"x", partition=index), 9)
         response = await client.ask(fetch(session=(session, 2)), BY_NAME)
         assert sorted(fetched(response)) == [1, 2]
-        assert not rig.node.replicas.require("t", 0).watchers
+        assert not rig.node.rooms.replicas.require("t", 0).watchers
 
     on_a_node(test)
 
@@ -115,7 +115,7 @@ def test_a_session_without_partitions_ends() -> None:
         session = (await new_session(client, 0)).session_id
         response = await client.ask(fetch("t", session=(session, 1), forgotten=[0]), BY_NAME)
         assert (response.error_code, response.session_id) == (0, 0)
-        assert len(rig.node.fetch_sessions) == 0
+        assert len(rig.node.rooms.fetch_sessions) == 0
 
     on_a_node(test)
 
@@ -147,8 +147,8 @@ def test_a_full_fetch_ends_the_session_it_names(epoch: int) -> None:
         assert response.error_code == 0
         assert response.session_id != session
         assert (response.session_id == 0) == (epoch == -1)
-        assert len(rig.node.fetch_sessions) == (epoch == 0)
-        assert not rig.node.replicas.require("t", 0).watchers
+        assert len(rig.node.rooms.fetch_sessions) == (epoch == 0)
+        assert not rig.node.rooms.replicas.require("t", 0).watchers
 
     on_a_node(test)
 
@@ -156,7 +156,7 @@ def test_a_full_fetch_ends_the_session_it_names(epoch: int) -> None:
 def test_epochs_go_round() -> None:
     async def test(rig: Rig, client: Client) -> None:
         session = (await new_session(client, 0)).session_id
-        (kept,) = rig.node.fetch_sessions
+        (kept,) = rig.node.rooms.fetch_sessions
         kept.epoch = LARGEST_EPOCH
         for epoch in (LARGEST_EPOCH, 1):
             assert (await client.ask(fetch(session=(session, epoch)), BY_NAME)).error_code == 0
@@ -174,7 +174,7 @@ def test_only_sessions_that_were_silent_for_long_make_room() -> None:
         assert (await client.ask(fetch(session=(first, 1)), BY_NAME)).error_code == 0
         third = (await new_session(client, 2)).session_id
         assert third != 0
-        assert not rig.node.replicas.require("t", 1).watchers
+        assert not rig.node.rooms.replicas.require("t", 1).watchers
         gone = await client.ask(fetch(session=(second, 1)), BY_NAME)
         assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (await client.ask(fetch(session=(first, 2)), BY_NAME)).error_code == 0
@@ -195,15 +195,15 @@ async def open_session(rig: Rig, *indexes: int, **more: Any) -> int:
 
 
 def alive(rig: Rig) -> set[int]:
-    return {session.id for session in rig.node.fetch_sessions}
+    return {session.id for session in rig.node.rooms.fetch_sessions}
 
 
 async def use_all(rig: Rig, *, for_ms: int = SESSION_EVICTION_MS + 1_000) -> None:
     """So long that they have had their time, but none was silent."""
     for _ in range(2):
         await asyncio.sleep(for_ms / 2000)
-        for session in list(rig.node.fetch_sessions):
-            rig.node.fetch_sessions.go_on(session, rig.node.world.clock.monotonic_ms())
+        for session in list(rig.node.rooms.fetch_sessions):
+            rig.node.rooms.fetch_sessions.go_on(session, rig.node.world.clock.monotonic_ms())
 
 
 def test_a_consumer_gives_way_to_a_replica_at_once() -> None:
@@ -215,7 +215,7 @@ def test_a_consumer_gives_way_to_a_replica_at_once() -> None:
         assert alive(rig) == {consumers[0], replica}, "the one with fewer partitions goes"
         second = await open_session(rig, 0, **REPLICA)
         assert alive(rig) == {replica, second}
-        assert not rig.node.replicas.require("t", 0).watchers
+        assert not rig.node.rooms.replicas.require("t", 0).watchers
         assert await open_session(rig, 0, 1, **REPLICA) == 0, "replicas do not take it from each other so soon"
 
     on_a_node(test, max_incremental_fetch_session_cache_slots="2")
@@ -283,8 +283,8 @@ def test_a_request_that_waits_is_answered_when_its_session_ends() -> None:
         assert rig.loop.time() < 5
         gone = await client.ask(fetch(session=(session, 2)), BY_NAME)
         assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert not rig.node.replicas.require("t", 0).watchers
-        assert len(rig.node.purgatory) == 0
+        assert not rig.node.rooms.replicas.require("t", 0).watchers
+        assert len(rig.node.rooms.purgatory) == 0
 
     on_a_node(test, max_incremental_fetch_session_cache_slots="1")
 

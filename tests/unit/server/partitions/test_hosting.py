@@ -36,12 +36,12 @@ def test_new_partitions_go_where_the_fewest_are_and_stay_there() -> None:
     async def test() -> None:
         client = rig.connect()
         await rig.create_topic("t", 5)
-        where = {each.index: each.directory.path for each in rig.node.replicas}
+        where = {each.index: each.directory.path for each in rig.node.rooms.replicas}
         assert sorted(where.values()) == ["/a", "/a", "/a", "/b", "/b"]
         for index in range(5):
             await client.ask(produce("t", b"%d" % index, partition=index), 9)
         await rig.restart()
-        assert {each.index: each.directory.path for each in rig.node.replicas} == where
+        assert {each.index: each.directory.path for each in rig.node.rooms.replicas} == where
         response = await rig.connect().ask(fetch("t", *map(wanted, range(5))), 12)
         assert [values(partition) for partition in fetched(response).values()] == [[b"%d" % i] for i in range(5)]
 
@@ -68,15 +68,15 @@ def test_a_partition_for_which_there_was_no_room_is_served_once_there_is(room: i
             topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1, assignments=[], configs=[])
             await client.ask(CreateTopicsRequest(topics=[topic]), 7)
             await asyncio.sleep(20)  # Some vain tries.
-            missing = [index for index in range(3) if rig.node.replicas.find("t", index) is None]
+            missing = [index for index in range(3) if rig.node.rooms.replicas.find("t", index) is None]
             assert missing
-            assert rig.node.replicas.offline_count == len(missing)
+            assert rig.node.rooms.replicas.offline_count == len(missing)
             for index in missing:
                 refused = produced(await client.ask(produce("t", b"x", partition=index), 9))
                 assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         rig.device.capacity = capacity
         await asyncio.sleep(6)
-        assert rig.node.replicas.offline_count == 0
+        assert rig.node.rooms.replicas.offline_count == 0
         for index in range(3):
             assert produced(await client.ask(produce("t", b"x", partition=index), 9)).error_code == 0
         await rig.restart()
@@ -97,7 +97,7 @@ def test_a_topic_made_again_under_its_name_begins_empty() -> None:
             answer = produced(await client.ask(produce("t", b"%d" % round_, partition=1), 9))
             assert answer.base_offset == 0
             await client.ask(deletion("t"), 6)
-            assert rig.node.replicas.find("t", 1) is None
+            assert rig.node.rooms.replicas.find("t", 1) is None
         await asyncio.sleep(600)
         assert [name for name in rig.world.disk.list("/data") if name.startswith("t-")] == []
 
@@ -153,7 +153,7 @@ def test_what_may_be_in_a_lost_directory_is_not_begun_anew(
     )
 
     async def test() -> None:
-        hosting, (_, second) = rig.node._hosting, rig.node.replicas.directories
+        hosting, (_, second) = rig.node._hosting, rig.node.rooms.replicas.directories
         topic = TopicImage("t", uuid(1), (registration,))
         assert hosting._directory_for(topic, 0, registration) is not None
         second.go_offline()
@@ -167,7 +167,7 @@ def test_a_partition_that_was_offline_comes_back_once_it_was_moved_away(has_fail
     rig = Rig(properties={"log.dirs": "/a,/b", "metadata.log.dir": "/c"})
 
     async def test() -> None:
-        hosting, replicas = rig.node._hosting, rig.node.replicas
+        hosting, replicas = rig.node._hosting, rig.node.rooms.replicas
         directories = tuple(each.directory_id for each in replicas.directories)
         before = TopicImage("t", uuid(1), (led_by_another(directories=(directories[0], UNASSIGNED_DIRECTORY)),))
         hosting.apply_topics(TopicChanges((PartitionsOf(before, (0,), None),), (), ()))
@@ -222,12 +222,12 @@ def test_settings_reach_the_logs_that_they_are_for() -> None:
     async def run() -> None:
         await rig.create_topic("t", configs={"retention.ms": "5000"})
         await rig.create_topic("other")
-        log = rig.node.replicas.require("t", 0).partition.log
+        log = rig.node.rooms.replicas.require("t", 0).partition.log
         assert log.config.retention_ms == 5000
         change = ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="7000")
-        await rig.node.quorum.append([[change]])
+        await rig.node.rooms.quorum.append([[change]])
         assert log.config.retention_ms == 7000
-        assert rig.node.replicas.require("other", 0).partition.log.config.retention_ms == 604_800_000
+        assert rig.node.rooms.replicas.require("other", 0).partition.log.config.retention_ms == 604_800_000
 
     rig.run(run)
 

@@ -69,8 +69,8 @@ def test_checkpoints_are_written_as_their_intervals_say() -> None:
         (hosted,) = await rig.create_topic("t")
         client = rig.connect()
         await client.ask(produce("t", b"a", b"b", b"c"), 9)
-        rig.node.replicas.delete_records(hosted, Offset(2))
-        await rig.node.replicas.flush([hosted])
+        rig.node.rooms.replicas.delete_records(hosted, Offset(2))
+        await rig.node.rooms.replicas.flush([hosted])
         await asyncio.sleep(3.5)
         read = rig.world.disk.read_file
         assert b"t 0 3\n" in read("/data/replication-offset-checkpoint")
@@ -160,7 +160,7 @@ def test_files_that_cannot_be_removed_take_their_directory_offline(monkeypatch: 
         deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=1)
         await rig.connect().ask(deletion, 6)
         await asyncio.sleep(5)
-        assert [directory.online for directory in rig.node.replicas.directories] == [True, False]
+        assert [directory.online for directory in rig.node.rooms.replicas.directories] == [True, False]
         assert produced(await rig.connect().ask(produce("first", b"x"), 9)).error_code == 0
 
     rig.run(test)
@@ -177,7 +177,7 @@ def test_files_of_what_was_deleted_go_soon_after_their_delay_and_not_with_the_ne
             await client.ask(produce("cut", b"x" * 900_000), 9)
         deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=1)
         await client.ask(deletion, 6)
-        rig.node.replicas.delete_records(cut, Offset(1))
+        rig.node.rooms.replicas.delete_records(cut, Offset(1))
         cut.partition.log.apply_retention(rig.clock.now_ms())
 
         def deleted() -> list[str]:
@@ -216,7 +216,7 @@ def test_a_partition_that_breaks_a_chore_keeps_it_from_no_other(monkeypatch: pyt
         monkeypatch.setattr(Log, "apply_retention", broken)
         await asyncio.sleep(5)
         assert retained == {"t"}
-        assert rig.node.containment.counts[Cost.PARTITION] >= 3
+        assert rig.node.rooms.containment.counts[Cost.PARTITION] >= 3
         assert rig.node.failed is None
         await rig.node.stop()
 
