@@ -156,17 +156,29 @@ class Producer(Client):
         """Put what was promised into the history at once, whenever this producer may come to look at it."""
         if heard.cancelled() or heard.exception() is not None:
             return
-        for batch, count, answer in zip(batches, sends, _partitions(heard.result()), strict=True):
+        for batch, count, answer in zip(batches, sends, self._answers(batches, heard.result()), strict=True):
             if answer.error_code in _IS_THERE:
                 offset = -1 if answer.error_code else answer.base_offset
                 self.cluster.trace.mark(OPERATION)
                 self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, count > 1))
                 self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
 
+    def _answers(self, batches: Sequence[Batch], response: ProduceResponse) -> list[PartitionProduceResponse]:
+        """What each batch is answered: a topic that is named several times comes back once, as with Kafka."""
+        by_id = self._version >= BY_TOPIC_ID
+        answers = {
+            (topic.topic_id if by_id else topic.name, partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+        assert len(answers) == len(batches), "every batch has one answer"
+        partitions = [batch.partition for batch in batches]
+        return [answers[self.topic_ids[each.topic] if by_id else each.topic, each.index] for each in partitions]
+
     def _hear(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
         """Forget what is done; raise if something is to be done again."""
         failed = False
-        for batch, answer in zip(batches, _partitions(response), strict=True):
+        for batch, answer in zip(batches, self._answers(batches, response), strict=True):
             error = ErrorCode(answer.error_code)
             if error in _IS_THERE:
                 self.is_known = True
@@ -184,8 +196,3 @@ class Producer(Client):
                 break
         if failed:
             raise TryAgain
-
-
-def _partitions(response: ProduceResponse) -> list[PartitionProduceResponse]:
-    """The answers in the order of the batches: Kafka keeps it, and this node must."""
-    return [partition for topic in response.responses for partition in topic.partition_responses]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.check import TakesLong
-from odradek.server.handlers.produce_answers import Outcome, is_transactional, takes_unpacking
+from odradek.server.handlers.produce_answers import Outcome, Unacknowledged, is_transactional, takes_unpacking
 from odradek.server.waiting.deferred import Deferred
 from odradek.storage.log import AppendInfo
 from odradek.storage.validation import AT_ONCE_BYTES, Examined, Origin
@@ -63,9 +63,9 @@ def append_acks_all(
     end_offset = info.last_offset + 1
     outcome = hosted.partition.outcome(end_offset)
     if outcome is not None:
-        return refuse(KafkaError(outcome)) if outcome else answer(info)
+        return refuse(Unacknowledged(outcome, info)) if outcome else answer(info)
     deferred = PromisedAck(end_offset)
-    deferred.asked = answer(info), refuse
+    deferred.asked = answer(info), lambda code: refuse(Unacknowledged(code, info))
     deferred.frame = _frame
     hosted.line_up(deferred)
     rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
@@ -77,7 +77,7 @@ def _frame(deferred: Deferred[ErrorCode], _: int) -> bytes:
     answer: bytes
     answer, refuse = deferred.asked
     outcome = deferred.result()
-    return refuse(KafkaError(outcome)) if outcome else answer
+    return refuse(outcome) if outcome else answer
 
 
 def _may_be_promised(hosted: HostedPartition, batch: memoryview) -> bool:
@@ -103,7 +103,7 @@ class PartOfPromise:
         if self._number in waiting:
             del waiting[self._number]
             if outcome:
-                together.outcomes[self._number] = KafkaError(outcome)
+                together.refuse(self._number, outcome)
             if not waiting:
                 together.complete(together.outcomes)
 
@@ -131,7 +131,12 @@ class SeveralAcks(Deferred[list[Outcome]]):
             self.waiting[number] = part = PartOfPromise(self, number, end_offset)
             hosted.line_up(part)
         elif outcome:
-            self.outcomes[number] = KafkaError(outcome)
+            self.refuse(number, outcome)
+
+    def refuse(self, number: int, code: ErrorCode) -> None:
+        info = self.outcomes[number]
+        assert not isinstance(info, KafkaError), "an append has one outcome"
+        self.outcomes[number] = Unacknowledged(code, info)
 
     def done(self) -> bool:
         return not self.waiting

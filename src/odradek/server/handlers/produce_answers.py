@@ -38,6 +38,14 @@ _LEADER_VERSION = 10
 _TOPIC_ID_VERSION = 13
 
 
+class Unacknowledged(KafkaError):
+    """A batch was appended, and not in time by all the replicas that should have it, or by too few."""
+
+    def __init__(self, code: ErrorCode, appended: AppendInfo) -> None:
+        super().__init__(code)
+        self.appended = appended
+
+
 def is_transactional(batch: memoryview) -> bool:
     """Whether a batch says that it belongs to a transaction."""
     return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
@@ -61,7 +69,11 @@ def is_too_new(batch: memoryview, version: int) -> bool:
 
 
 def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """What a partition answers that took nothing."""
+    """What a partition answers that took nothing; one that did, as with Kafka, all it would have and another code."""
+    if isinstance(error, Unacknowledged):
+        answer = accepted(index, error.appended)
+        answer.error_code = error.code
+        return answer
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
