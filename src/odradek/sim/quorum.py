@@ -350,7 +350,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     for task in working:
         task.cancel()
     await asyncio.gather(*working, return_exceptions=True)
-    spare = cluster.spare()
+    spare = cluster.spare() if all(map(_remembers, cluster.voters())) else []  # Who does not, does not elect (ADR 18).
     if spare and draw.random() < 0.5:
         await draw.choice(spare).crash("process")
         await settle(cluster, checking)
