@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.unit.client.scripted import Ports, ScriptedBroker, play, settings
+from tests.unit.client.scripted import HOST, PORT, Ports, ScriptedBroker, play, settings
 
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import Consumer
@@ -15,6 +15,7 @@ from odradek.ids import Uuid
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -22,6 +23,13 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
 
@@ -104,6 +112,40 @@ def test_without_a_position_the_reset_policy_decides(reset: str, seen: list[tupl
             assert await consumer.position(T0) == LENGTH
             consumer.seek(T1, 500)
             assert await drain(consumer) == [each for each in seen if each[0] == 1], "out of range, so reset"
+
+    play(test)
+
+
+def test_partitions_that_come_while_offsets_are_asked_for_have_theirs_asked_for_too() -> None:
+    """They were read from their beginning, and committed back to it (seed 910902 of groups)."""
+
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        Log(broker)
+        may_answer = asyncio.Event()
+
+        def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+            found = Coordinator(key="g", node_id=1, host=HOST, port=PORT, error_message=None)
+            return FindCoordinatorResponse(coordinators=[found])
+
+        async def committed(request: OffsetFetchRequest) -> OffsetFetchResponse:
+            await may_answer.wait()
+            asked = request.groups[0].topics
+            assert asked is not None
+            held = [
+                OffsetFetchResponsePartitions(partition_index=index, committed_offset=8, metadata="")
+                for index in asked[0].partition_indexes
+            ]
+            topic = OffsetFetchResponseTopics(name="t", partitions=held)
+            return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[topic])])
+
+        broker.answers |= {ApiKey.FIND_COORDINATOR: find, ApiKey.OFFSET_FETCH: committed}
+        given = settings(group_id="g", enable_auto_commit=False, auto_offset_reset="earliest")
+        async with Consumer(ports, given) as consumer:
+            consumer.assign([T0])
+            await consumer.poll(100)
+            consumer.assign([T0, T1])
+            may_answer.set()
+            assert await drain(consumer) == [(0, 8), (0, 9), (1, 8), (1, 9)]
 
     play(test)
 

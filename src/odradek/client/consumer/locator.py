@@ -50,9 +50,8 @@ class Locator:
 
     async def locate(self) -> None:
         """Give every partition that has none a position; one whose topic is not there yet is left for next time."""
-        await self._take_committed()
-        for partition, state in self._positions.items():
-            if _is_fresh(state):
+        for partition, state in (await self._take_committed()).items():
+            if self._positions.get(partition) is state and _is_fresh(state):
                 if self._policy is None:
                     raise NoOffsetForPartition(f"{partition} has no committed offset, and auto.offset.reset is none")
                 state.reset(self._policy)
@@ -102,14 +101,16 @@ class Locator:
             self._running.cancel()
             await asyncio.wait([self._running])
 
-    async def _take_committed(self) -> None:
-        fresh = [partition for partition, state in self._positions.items() if _is_fresh(state)]
+    async def _take_committed(self) -> dict[TopicPartition, PartitionState]:
+        """Whose offsets were asked for: partitions that were assigned meanwhile, be it again, are for the next time."""
+        fresh = {partition: state for partition, state in self._positions.items() if _is_fresh(state)}
         if fresh and self._group_id is not None:
             for partition, committed in (await self.committed(fresh)).items():
-                state = self._positions.get(partition)
-                if committed is not None and state is not None and _is_fresh(state):
+                state = fresh[partition]
+                if committed is not None and self._positions.get(partition) is state and _is_fresh(state):
                     state.move_to(committed.offset)
                     state.leader_epoch = committed.leader_epoch
+        return fresh
 
     async def _ask(self, wanted: Mapping[TopicPartition, int]) -> Answers[FoundOffset]:
         return await list_offsets(
