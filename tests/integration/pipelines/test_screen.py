@@ -130,6 +130,25 @@ def test_what_a_run_waits_for_is_always_on_the_screen(
     assert max(map(len, drawn)) < COLUMNS, "a line that does not fit could not be drawn over"
 
 
+def test_a_stop_of_the_whole_process_group_is_a_stop(
+    terminal: Callable[..., Terminal], written: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """As supervisors stop a service: Spark's JVM gets the signal as well, and is gone while the queries are stopped."""
+    try:
+        find_java(os.environ)
+    except Sentence as missing:
+        pytest.skip(f"NOT TESTED: {missing}")
+    with running_node(in_process=False) as node:
+        with Brokers(Session({"bootstrap.servers": node.bootstrap_servers})) as brokers:
+            brokers.create_topic("letters", 1)
+        file = str(written(LETTERS))
+        run = terminal("pipeline", "run", file, "--data", str(tmp_path), "-b", node.bootstrap_servers)
+        run.wait_for("letters: waiting for records")
+        os.killpg(run.process.pid, signal.SIGTERM)
+        assert run.process.wait(PATIENCE_S) == 0, run.shown
+    assert "Traceback" not in run.shown
+
+
 def test_a_log_and_a_program_hear_the_same(
     pipeline: Callable[[Path], Trial], written: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
 from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.registry import Registries
-from odradek.apps.pipelines.session import has_ended, open_session
+from odradek.apps.pipelines.session import is_of_ended_jvm, open_session
 from odradek.apps.pipelines.sources import Source, Table, Topic
 from odradek.apps.pipelines.tables import Following
 from odradek.apps.pipelines.teller import Teller, doing
@@ -315,7 +315,7 @@ class _Shift:
         except Sentence:
             raise
         except Exception as failure:
-            if not has_ended():
+            if not is_of_ended_jvm(failure):
                 raise
             if not self._stopping.is_set():
                 raise failures.no_jvm(self._checkpoint.log_file) from failure
@@ -503,8 +503,8 @@ class _Shift:
             for query in self._queries.values():
                 if query.isActive:
                     query.stop()
-        except Exception:
-            if not has_ended():
+        except Exception as failure:
+            if not is_of_ended_jvm(failure):
                 raise
 
 

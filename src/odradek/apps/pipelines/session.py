@@ -259,8 +259,15 @@ def _spoken(told: str) -> str:
     return str(reasons[-1]).rstrip(".") if reasons else ""
 
 
+def is_of_ended_jvm(failure: Exception) -> bool:
+    """Whether a call failed because its JVM has gone, be it killed or told to stop together with this process."""
+    from py4j.protocol import Py4JError
+
+    return isinstance(failure, Py4JError | OSError) and has_ended()
+
+
 def has_ended() -> bool:
-    """Whether this process's JVM has gone, be it killed or told to stop together with it."""
+    """Whether this process's JVM has gone."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
