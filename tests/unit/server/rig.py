@@ -310,3 +310,19 @@ def decode_response(key: ApiKey, version: int, body: bytes) -> Message:
         assert body[0] == 0
         body = body[1:]
     return decode(response_class(key), version, body)
+
+
+class Idle:
+    """Takes connections and nothing else."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._room = memoryview(bytearray(16))
+
+    def buffer(self) -> memoryview:
+        return self._room
+
+    def received(self, count: int) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def lost(self, why: Exception | None) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.metadata.building import uuid
 from tests.unit.server.metadata_machine import Machine, create_request
+from tests.unit.server.rig import Idle
 
 from odradek.ids import NO_NODE, NodeId
 from odradek.metadata.image.cluster import Endpoint
@@ -46,7 +47,7 @@ class Watched:
 
         async def prepared() -> None:
             if is_reached:
-                self.listening = await self.listen(_Silent)
+                self.listening = await self.listen(Idle)
             await self.machine.register(2)
             await self.machine.heartbeat(2)
             assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 1])
@@ -327,7 +328,7 @@ def test_a_listener_that_was_never_reached_does_not_stand_in_the_way_of_one_that
     async def story() -> None:
         machine = watched.machine
         both = (Endpoint("PLAINTEXT", "localhost", 9300, 0), Endpoint("INSIDE", "localhost", 9301, 0))
-        listening = await machine.world.network.listen("localhost", 9301, _Silent)
+        listening = await machine.world.network.listen("localhost", 9301, Idle)
         await machine.register(3, broker_endpoints=both)
         await machine.heartbeat(3)
         await asyncio.sleep(0.1)
@@ -351,9 +352,9 @@ def test_a_listener_is_tried_until_it_is_reached_and_forgotten_with_its_broker()
         await asyncio.sleep(2)
         taken: list[Wire] = []
 
-        def accept(wire: Wire) -> _Silent:
+        def accept(wire: Wire) -> Idle:
             taken.append(wire)
-            return _Silent(wire)
+            return Idle(wire)
 
         listening = await watched.listen(accept)
         await watched.heartbeats_for(5, 1, 2)
@@ -527,9 +528,9 @@ def test_a_broker_that_speaks_again_is_not_looked_for_any_more() -> None:
     async def story() -> None:
         looks: list[Wire] = []
 
-        def accept(wire: Wire) -> _Silent:
+        def accept(wire: Wire) -> Idle:
             looks.append(wire)
-            return _Silent(wire)
+            return Idle(wire)
 
         watched.listening.close()
         listening = await watched.listen(accept)
@@ -544,20 +545,6 @@ def test_a_broker_that_speaks_again_is_not_looked_for_any_more() -> None:
         listening.close()
 
     watched.run(story)
-
-
-class _Silent:
-    def __init__(self, wire: Wire) -> None:
-        self._room = memoryview(bytearray(16))
-
-    def buffer(self) -> memoryview:
-        return self._room
-
-    def received(self, count: int) -> None: ...
-
-    def drained(self) -> None: ...
-
-    def lost(self, why: Exception | None) -> None: ...
 
 
 def test_a_controller_that_stood_still_does_not_blame_brokers() -> None:

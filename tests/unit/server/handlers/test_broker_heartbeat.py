@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from tests.unit.metadata.building import NodeDescription, uuid
-from tests.unit.server.rig import Client, Rig
+from tests.unit.server.rig import Client, Idle, Rig
 
 from odradek.ids import NodeId
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image.cluster import Endpoint, FeatureRange
-from odradek.ports import Wire
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.alter_partition import (
@@ -101,22 +100,6 @@ def test_a_broker_comes_works_and_its_connection_ends(lose: Callable[[Rig, Clien
         assert rig.node.rooms.image.cluster.brokers[NodeId(2)].fenced is is_fenced
 
     rig.run(live)
-
-
-class Idle:
-    """Takes connections and nothing else."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._room = memoryview(bytearray(16))
-
-    def buffer(self) -> memoryview:
-        return self._room
-
-    def received(self, count: int) -> None: ...
-
-    def drained(self) -> None: ...
-
-    def lost(self, why: Exception | None) -> None: ...
 
 
 def test_a_broker_that_was_replaced_is_told_so() -> None:
