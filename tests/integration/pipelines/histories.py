@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.integration.pipelines.order import newest_of_each
 
 from odradek.apps.pipelines.tables import TableWriter
 from odradek.apps.pipelines.trial import Trial
@@ -127,7 +128,8 @@ class History:
             assert sorted(found) == sorted(gone), sink
             assert all(row.get("extra") in (None, f"x{row['n']}") for row in rows), sink
         table = {row["_key"]: row["n"] for row in trial.rows("table")}
-        assert table == newest_of_each(good)
+        newest = newest_of_each(good).values()
+        assert table == {each.key: each.number for each in newest if each.kind == "upsert"}
         records = [(key or b"", value) for key, value in trial.records(f"{self._name}-out")]
         assert {json.loads(value)["n"] for _, value in records if value is not None} == set(upserts), "at least once"
         assert {key.decode() for key, value in records if value is None} == {
@@ -329,28 +331,6 @@ def killing_tables(step: str, *, behind: bool, passing: int) -> Iterator[list[st
         yield killed
     finally:
         setattr(TableWriter, step, real)
-
-
-def newest_of_each(changes: Sequence[Sent]) -> dict[str, int]:
-    """What a table holds, by the order's definition over the whole history, one record at a time."""
-    found: dict[str, int] = {}
-    for key in {each.key for each in changes}:
-        mine = [each for each in changes if each.key == key]
-
-        def place(each: Sent, mine: Sequence[Sent] = mine) -> tuple[object, ...]:
-            own = max(
-                other.timestamp_ms
-                for other in mine
-                if (other.topic, other.incarnation, other.partition) == (each.topic, each.incarnation, each.partition)
-                and other.offset <= each.offset
-            )
-            before = [o.timestamp_ms for o in mine if o.topic == each.topic and o.incarnation < each.incarnation]
-            return max([own, *before]), each.topic, each.incarnation, own, each.partition, each.offset
-
-        newest = max(mine, key=place)
-        if newest.kind == "upsert":
-            found[key] = newest.number
-    return found
 
 
 def main() -> None:

@@ -6,13 +6,13 @@ import fcntl
 import os
 import random
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.pipelines.order import newest_of_each
 
 from odradek.apps.pipelines import sinks, tables
 from odradek.apps.pipelines.tables import Following, TableWriter, read_current
@@ -40,6 +40,10 @@ class Change:
     offset: int
     second: int
     incarnation: int = 0
+
+    @property
+    def timestamp_ms(self) -> int:
+        return self.second * 1000
 
     def row(self) -> tuple[object, ...]:
         at = START + timedelta(seconds=self.second)
@@ -147,25 +151,6 @@ def test_the_order_is_the_same_however_records_come(seed: int, spark: SparkSessi
             ids["t"] = "two"
         draw.shuffle(changes)
         merge(frame(spark, *changes), number)
-    expected = {key: name for key, name in newest_of_each([c for b in batches for c in b]).items() if name is not None}
+    newest = newest_of_each([each for batch in batches for each in batch]).values()
+    expected = {each.key: each.name for each in newest if each.name is not None}
     assert names(spark, tmp_path) == expected
-
-
-def newest_of_each(changes: Sequence[Change]) -> dict[str, str | None]:
-    """The order's definition over a whole history, one record at a time."""
-    found: dict[str, str | None] = {}
-    for key in {each.key for each in changes}:
-        mine = [each for each in changes if each.key == key]
-
-        def place(each: Change, mine: Sequence[Change] = mine) -> tuple[object, ...]:
-            own = max(
-                other.second
-                for other in mine
-                if (other.topic, other.incarnation, other.partition) == (each.topic, each.incarnation, each.partition)
-                and other.offset <= each.offset
-            )
-            before = [o.second for o in mine if o.topic == each.topic and o.incarnation < each.incarnation]
-            return max([own, *before]), each.topic, each.incarnation, own, each.partition, each.offset
-
-        found[key] = max(mine, key=place).name
-    return found
