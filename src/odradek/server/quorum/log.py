@@ -83,13 +83,14 @@ class MetadataLog:
         return loaded
 
     def _is_behind(self, snapshot_id: SnapshotId) -> bool:
-        """Whether the log goes back to before the snapshot: the node stopped before it could let go of the older log.
+        """Whether the log goes back to before the snapshot: the node stopped before it could let go of the older log,
+        or a power loss brought back the epochs of that one.
 
         One of an older epoch may even be longer, but then it is another history.
         """
         end_offset, epoch = self._log.log_end_offset, self._log.leader_epochs.latest
-        if self._log.log_start_offset == end_offset == snapshot_id.end_offset:
-            return False
+        if epoch == NO_EPOCH and self._log.log_start_offset == end_offset == snapshot_id.end_offset:
+            return False  # As it was begun.
         return (epoch, end_offset) < (snapshot_id.epoch, snapshot_id.end_offset)
 
     # What the core asks.

@@ -9,6 +9,7 @@ from tests.unit.server.quorum_rig import DIRECTORY, SETTINGS, QuorumRig, Seat, s
 
 from odradek.metadata.records import RemoveTopicRecord, TopicRecord
 from odradek.server.quorum.log import BadMetadataLog
+from odradek.storage.checkpoints import checkpoint_bytes
 from odradek.values import replace
 
 SMALL = replace(
@@ -88,6 +89,37 @@ def test_an_observer_has_caught_up_with_a_snapshot_behind_which_there_is_nothing
         async with asyncio.timeout(10):
             await broker.quorum.caught_up()
         assert broker.quorum.log.log_start_offset == end_offset == leader.quorum.log.log_end_offset
+
+    rig.run(test)
+
+
+def test_epochs_from_before_a_snapshot_that_a_power_loss_brings_back_are_not_believed() -> None:
+    """The follower would be asked to cut what is committed, and would not start any more."""
+    rig = QuorumRig(3, settings=SMALL)
+
+    async def test() -> None:
+        first = await rig.begun()
+        broker = rig.observer(100)
+        await broker.start()
+        await broker.quorum.caught_up()
+        await broker.stop()
+        old_epochs = checkpoint_bytes([f"{first.quorum.log.last_epoch} 0"])
+        await rig.agree()
+        first.crash()
+        leader = await rig.active()
+        await make_snapshots(rig, leader)
+        await leader.quorum.write_snapshot()
+        await broker.start()
+        await broker.quorum.caught_up()
+        metadata_log = broker.quorum.log
+        assert metadata_log.log_start_offset == metadata_log.log_end_offset == leader.quorum.log.log_end_offset
+        broker.crash()
+        broker.put(f"{DIRECTORY}/leader-epoch-checkpoint", old_epochs)
+        await broker.start()
+        assert broker.quorum.log.last_epoch == leader.quorum.log.last_epoch
+        await rig.append(leader, setting("after"))
+        await rig.agree(leader, broker)
+        assert "after" in settings_in(broker)
 
     rig.run(test)
 
