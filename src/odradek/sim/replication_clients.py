@@ -26,7 +26,8 @@ class AtLeader(Client):
 
     async def place(self) -> tuple[str, int]:
         brokers = self.cluster.brokers
-        if self.draw.random() < self.strays:
+        strays = self.draw.random() < self.strays
+        if strays and self.leader_epoch >= 0:  # Who knows of no epoch would believe a leader that was replaced.
             return self.draw.choice(brokers)
         connection = await self.connect(*self.draw.choice(brokers))
         try:
