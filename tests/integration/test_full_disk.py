@@ -7,16 +7,20 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 import pytest
 from bench import wire
 from bench.cells import wait_for_partitions
 from bench.servers import Server
+from confluent_kafka import KafkaError, Message, Producer
 from tests.compat.brokers import IS_KAFKA, new_server, running
 
 KAFKA_STORAGE_ERROR = 56
 SMALL_MIB, LARGE_MIB = 24, 96
+NOWHERE = -1
+PATIENCE_S = 30.0
 pytestmark = pytest.mark.skipif(IS_KAFKA, reason="Apache Kafka gives up the directory, reads included")
 
 
@@ -104,3 +108,72 @@ def assert_kept(connection: wire.Connection, partition: int, count: int) -> None
         ((_, error, _, records),) = wire.fetch_records(connection.request(wire.FETCH, 11, body))
         assert error == 0
         assert b"%d.zzz" % number in records[:100]
+
+
+@pytest.mark.parametrize("reserves", [False, True])
+def test_retention_frees_a_disk_that_is_full_to_the_last_byte(tmp_path: Path, small_disk: Path, reserves: bool) -> None:
+    """All of the node is on it, the metadata log too, and what fills it stays."""
+    properties = {
+        "log.dirs": f"{small_disk}/data",
+        "log.initial.task.delay.ms": "500",
+        "log.retention.check.interval.ms": "500",
+        "log.retention.ms": "10000",
+        "log.segment.delete.delay.ms": "0",
+    }
+    server = new_server(tmp_path / "node", properties=properties)
+    with running(server):
+        with wire.Connection(server.port) as connection:
+            assert wire.create_topic(connection, "topic", 1) == 0
+            wait_for_partitions(connection, "topic", 1)
+        size_bytes, count = (500_000, 7) if reserves else (50_000, 10)
+        producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0, "log_level": 0})
+        written = produce_in_order(producer, count, size_bytes)
+        (segment,) = (small_disk / "data" / "topic-0").glob("*.log")
+        assert (segment.stat().st_blocks * 512 > segment.stat().st_size + (1 << 20)) is reserves
+        fill(small_disk / "ballast")
+        impatient = Producer({"bootstrap.servers": server.bootstrap, "message.timeout.ms": 1_000, "log_level": 0})
+        refused = produce_in_order(impatient, 1, 900_000)
+        while refused != [NOWHERE]:  # There was room that was reserved; then it is given back, and filled as well.
+            written += refused
+            refused = produce_in_order(impatient, 1, 900_000)
+        fill(small_disk / "ballast")
+        assert shutil.disk_usage(small_disk).free == 0
+        with wire.Connection(server.port) as connection:
+            assert wire.list_offsets(connection, "topic", [0], wire.EARLIEST) == [(0, 0, 0)], "nothing has expired yet"
+            deadline = time.monotonic() + PATIENCE_S
+            while wire.list_offsets(connection, "topic", [0], wire.EARLIEST) != [(0, 0, len(written))]:
+                assert time.monotonic() < deadline, server.log_tail()
+                time.sleep(0.1)
+        assert produce_in_order(producer, 1, 10_000) == [len(written)]
+        assert server.process is not None
+        assert server.process.poll() is None, server.log_tail()
+    with running(server), wire.Connection(server.port) as connection:
+        wait_for_partitions(connection, "topic", 1)
+        assert wire.list_offsets(connection, "topic", [0], wire.EARLIEST) == [(0, 0, len(written))]
+        assert wire.list_offsets(connection, "topic", [0], wire.LATEST) == [(0, 0, len(written) + 1)]
+
+
+def produce_in_order(producer: Producer, count: int, size_bytes: int) -> list[int]:
+    """Offsets of as many records, one after the other."""
+    offsets: list[int] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        offsets.append(NOWHERE if error is not None else message.offset())
+
+    for _ in range(count):
+        producer.produce("topic", bytes(size_bytes), partition=0, on_delivery=delivered)
+        assert producer.flush(PATIENCE_S) == 0
+    return offsets
+
+
+def fill(ballast: Path) -> None:
+    """Somebody else takes all the room that is left."""
+    with ballast.open("ab", buffering=0) as file:
+        for size in (1 << 20, 1 << 12):
+            with pytest.raises(OSError, match="No space left"):
+                write_forever(file, bytes(size))
+
+
+def write_forever(file: FileIO, data: bytes) -> None:
+    while True:
+        file.write(data)

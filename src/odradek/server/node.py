@@ -143,11 +143,13 @@ class Node:
         was_clean = bool(self._directories) and all(directory.was_clean for directory in self._directories)
         await self.rooms.quorum.start(clean=was_clean)
         self._quorum_started = True
-        apply_broker_configs(self.config, self.rooms.image.configs)
+        with self.rooms.containment.at_most(Cost.TASK, "settings of this broker"):
+            apply_broker_configs(self.config, self.rooms.image.configs)
         self._guard(self.rooms.image)
         self.rooms.listeners.serve(self.config.controller_listeners)
         if self._registrar is not None:
-            self._registrar.apply(self.rooms.image)
+            with self.rooms.containment.at_most(Cost.TASK, "registering as a controller"):
+                self._registrar.apply(self.rooms.image)
         if self.config.is_broker:
             await self._join(identity)
         if self._registrar is not None and self.config.is_alone:
@@ -440,8 +442,10 @@ class Node:
             await self._carry_out(*held_back.pop(0))
         self._held_back = None
         self._hosts_partitions = True
-        self._hosting.set_aside_strays()
-        self._directory_choices.tell_all(self.rooms.image)
+        with self.rooms.containment.at_most(Cost.TASK, "setting aside what was deleted meanwhile"):
+            self._hosting.set_aside_strays()
+        with self.rooms.containment.at_most(Cost.TASK, "the controller hears where partitions are"):
+            self._directory_choices.tell_all(self.rooms.image)
 
     def _cordoned(self) -> list[Uuid]:
         return [each.directory_id for each in self._directories if each.online and self.config.is_cordoned(each.path)]

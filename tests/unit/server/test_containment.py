@@ -16,23 +16,33 @@ from odradek.metadata.image.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.metadata.image.topics import PartitionsOf, TopicChanges
 from odradek.protocol.api import ApiKey, request_header_version
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.partition import Partition
+from odradek.server import node as node_module
+from odradek.server.access.authorizer import Authorizer
+from odradek.server.access.quotas import Quotas
 from odradek.server.containment import MAX_PLACES_TOLD, Containment, Cost
+from odradek.server.controller.controller import Controller
 from odradek.server.coordinators.groups import GroupCoordinator
+from odradek.server.following.fetchers import Fetchers
 from odradek.server.membership.lifecycle import BrokerLifecycle, ControllerRegistrar
 from odradek.server.metrics import exposition
+from odradek.server.partitions.departures import Departures
 from odradek.server.partitions.directory_choices import DirectoryChoices
 from odradek.server.partitions.hosting import Hosting
 from odradek.server.partitions.log_chores import LogChores
 from odradek.server.partitions.replicas import Replicas
+from odradek.server.partitions.throttles import Throttles
 from odradek.storage.directories import LogDirectory
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CHORES = {
     "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "1000",
@@ -223,29 +233,40 @@ def test_a_decision_that_raises_costs_its_request(monkeypatch: pytest.MonkeyPatc
     rig.run(test)
 
 
-LISTENERS: tuple[tuple[type, str], ...] = (
+LISTENERS: tuple[tuple[Any, str], ...] = (
+    (node_module, "apply_broker_configs"),
     (GroupCoordinator, "apply"),
     (DirectoryChoices, "tell_changes"),
+    (DirectoryChoices, "tell_all"),
     (BrokerLifecycle, "learn"),
     (ControllerRegistrar, "apply"),
+    (Controller, "learn"),
     (Hosting, "apply_topic_config"),
     (Hosting, "apply_broker_config"),
+    (Hosting, "set_aside_strays"),
+    (Replicas, "discard"),
+    (Throttles, "learn_rates"),
+    (Departures, "note"),
+    (BrokerLiveness, "learn"),
+    (Fetchers, "_cluster_changed"),
+    (Quotas, "apply"),
+    (Authorizer, "apply"),
 )
-"""Who hears of what the cluster has agreed on."""
+"""Who hears of what the cluster has agreed on, while it goes on or at the start."""
 
 
 @pytest.mark.parametrize(("owner", "name"), LISTENERS, ids=lambda each: getattr(each, "__name__", each))
 def test_whoever_raises_at_what_was_committed_costs_a_turn(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
-    rig = Rig()
+    rig = Rig(properties={"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"})
     draw = random.Random(name)
     kept, poisoned = getattr(owner, name), False
 
-    def hear(self: Any, *given: Any, **more: Any) -> Any:
+    def hear(*given: Any, **more: Any) -> Any:
         if poisoned:
             raise surprise(draw)
-        return kept(self, *given, **more)
+        return kept(*given, **more)
 
     async def configure(resource_type: int, resource: str, key: str) -> None:
         entry = AlterableConfig(name=key, value="5", config_operation=0)
@@ -257,13 +278,19 @@ def test_whoever_raises_at_what_was_committed_costs_a_turn(
     async def test() -> None:
         nonlocal poisoned
         await rig.create_topic("t")
+        await rig.create_topic("gone")
         poisoned = True
         await rig.create_topic("u")
         await configure(TOPIC_RESOURCE, "t", "flush.messages")
         await configure(BROKER_RESOURCE, "", "log.flush.interval.messages")
+        deleted = await rig.connect().ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5_000), 5)
+        assert [each.error_code for each in deleted.responses] == [0]
         await asyncio.sleep(1)
         assert rig.node.failed is None
-        assert rig.node.rooms.containment.total > 0
+        contained = rig.node.rooms.containment.total
+        await rig.restart()
+        assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0
+        assert contained + rig.node.rooms.containment.total > 0
         poisoned = False
         await rig.create_topic("v")
         assert (await rig.connect().ask(ASK, 9)).topics[0].error_code == 0

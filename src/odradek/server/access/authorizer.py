@@ -34,7 +34,7 @@ class Authorizer:
         self._super_users = super_users
         self._allow_if_no_acl = allow_if_no_acl
         self._acls: AclsImage | None = None
-        self.rules = AccessRules(())
+        self.rules = AccessRules((), super_users=super_users)
 
     def apply(self, acls: AclsImage) -> None:
         """If that fails only super users may do anything: a rule that is gone must not go on granting.

@@ -347,15 +347,20 @@ class Replicas:
     def learn(self, image: Image) -> None:
         """Look at a new image before its changes are applied: who is there, and what exists elsewhere."""
         before, self.image = self.image, image
-        if image.configs is not before.configs and self.throttles.learn_rates(image.configs):
-            self.on_throttles()
+        if image.configs is not before.configs:
+            with self.containment.at_most(Cost.TASK, "other rates of replication"):
+                if self.throttles.learn_rates(image.configs):
+                    self.on_throttles()
         if image.cluster is not before.cluster:
-            self.departures.note(before.cluster, image.cluster)
-            self.liveness.learn(image.cluster.brokers)
+            with self.containment.at_most(Cost.TASK, "who has left"):
+                self.departures.note(before.cluster, image.cluster)
+            with self.containment.at_most(Cost.TASK, "who is alive"):
+                self.liveness.learn(image.cluster.brokers)
             for hosted in list(self.isr_check_due):
                 with self.containment.at_most(Cost.PARTITION, hosted):
                     self.recheck_isr(hosted)
-            self.on_cluster()
+            with self.containment.at_most(Cost.TASK, "fetchers hear of other brokers"):
+                self.on_cluster()
 
     def recheck_isr(self, hosted: HostedPartition) -> None:
         """Somebody who was waited for may not be expected any more; somebody who was kept out may come in."""

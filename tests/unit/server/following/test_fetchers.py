@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 import pytest
 from tests.unit.server.replica_rig import LEADER, ReplicaRig
@@ -591,31 +592,89 @@ def test_a_follower_that_has_lost_its_log_directory_is_neither_waited_for_nor_as
     rig.run(story)
 
 
-def test_a_partition_that_breaks_while_it_is_followed_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not followed any more, as in Kafka, until it has another leader or epoch."""
-    rig = ReplicaRig(2)
-    taking = follower.take
-    poisoned: list[Log] = []
+async def append(rig: ReplicaRig) -> None:
+    for name in ("bad", "t"):
+        await rig.produce(1, name, b"a", acks=LEADER)
 
-    def take(partition_log: Log, *rest: Any) -> bool:
-        if partition_log in poisoned:
+
+async def diverge(rig: ReplicaRig) -> None:
+    """The follower led, and has what the new leader never had."""
+    rig.internet.cut("host-1", "host-2")
+    for name in ("bad", "t"):
+        await rig.elect(name, 2, [1, 2])
+        await rig.produce(2, name, b"lost", acks=LEADER)
+    rig.brokers[2].crash()
+    rig.internet.heal("host-1", "host-2")
+    for name in ("bad", "t"):
+        await rig.elect(name, 1, [1])
+        await rig.produce(1, name, b"a", acks=LEADER)
+    await rig.brokers[2].start()
+
+
+async def fall_behind(rig: ReplicaRig) -> None:
+    """What comes next for the follower was deleted."""
+    rig.brokers[2].crash()
+    await rig.fence(2)
+    leader = rig.brokers[1].replicas
+    for name in ("bad", "t"):
+        await rig.change(name, isr=[1])
+        await rig.produce(1, name, b"a", b"b", b"c")
+        leader.delete_records(leader.require(name, 0), Offset(3))
+    await rig.brokers[2].start()
+
+
+Happening: TypeAlias = Callable[[ReplicaRig], Coroutine[Any, Any, None]]
+WHAT_BREAKS: tuple[tuple[Any, str, Happening], ...] = (
+    (follower, "take", append),
+    (Log, "append_as_follower", append),
+    (Log, "advance_high_watermark", append),
+    (Log, "flush_due", append),
+    (Log, "flush_work", append),
+    (follower, "cut_diverged", diverge),
+    (Log, "truncate_to", diverge),
+    (follower, "start_at_leader_start", fall_behind),
+    (Log, "truncate_fully_and_start_at", fall_behind),
+)
+"""What a follower does to a log, and what makes it do so."""
+
+
+@pytest.mark.parametrize("throttled", [False, True])  # A throttled one takes no answer by the fast path.
+@pytest.mark.parametrize(("owner", "name", "happen"), WHAT_BREAKS, ids=lambda each: getattr(each, "__name__", each))
+def test_a_partition_that_breaks_while_it_is_followed_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, happen: Happening, throttled: bool
+) -> None:
+    """It is not followed any more, as in Kafka, until it has another leader or epoch."""
+    rig = ReplicaRig(2, properties={"log.flush.interval.messages": "1"})
+    kept, poisoned = getattr(owner, name), False
+    broker = rig.brokers[2]
+
+    def breaking(partition_log: Log, *given: Any, **more: Any) -> Any:
+        if poisoned and partition_log.topic == "bad" and partition_log._disk is broker.world.disk:
             raise ZeroDivisionError
-        return taking(partition_log, *rest)
+        return kept(partition_log, *given, **more)
+
+    def is_whole(name: str) -> bool:
+        marks = {mark for watermark_and_end in rig.ends(name).values() for mark in watermark_and_end}
+        return len(rig.ends(name)) == 2 and len(marks) == 1 and rig.registration(name).isr == (1, 2)
 
     async def story() -> None:
-        await rig.create_topic("bad", [[1, 2]])
-        await rig.create_topic("t", [[1, 2]])
-        broker = rig.brokers[2]
-        broker.containment.on_contained = lambda failure: None
-        poisoned.append(broker.replicas.require("bad", 0).partition.log)
-        await rig.produce(1, "bad", b"a", acks=1)
-        assert (await rig.produce(1, "t", b"a")).error_code == 0
+        nonlocal poisoned
+        configs = {"follower.replication.throttled.replicas": "*"} if throttled else {}
+        for each in ("bad", "t"):
+            await rig.create_topic(each, [[1, 2]], configs=configs)
+            await rig.produce(1, each, b"first")
+        await rig.until(lambda: is_whole("bad") and is_whole("t"))
+        monkeypatch.setattr(broker, "fail", lambda failure: None)
+        broker.containment.on_contained = broker.fail
+        poisoned = True
+        await happen(rig)
+        await rig.until(lambda: is_whole("t"))
         assert (await rig.produce(1, "t", b"b")).error_code == 0
-        assert broker.containment.counts[Cost.PARTITION] == 1
-        assert rig.ends("bad")[2] == (0, 0)
-        poisoned.clear()
+        assert broker.containment.counts[Cost.PARTITION] == broker.containment.total == 1
+        assert not is_whole("bad")
+        poisoned = False
         await rig.change("bad", leader=1)
-        await rig.until(lambda: rig.ends("bad")[2] == (1, 1))
+        await rig.until(lambda: is_whole("bad"), within_s=60)
 
-    monkeypatch.setattr("odradek.replication.follower.take", take)
+    monkeypatch.setattr(owner, name, breaking)
     rig.run(story)
