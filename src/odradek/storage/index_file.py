@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from odradek.ports import Disk, File
 
@@ -34,6 +34,12 @@ class IndexFile:
         low, high = self._bounds(target, column)
         found = bisect_right(range(high), target, lo=low, key=lambda number: self._read(number)[column]) - 1
         return self._read(found) if found >= 0 else None
+
+    def first_at_least(self, target: int, column: int) -> tuple[int, int] | None:
+        """The first entry whose number in this column is not below the target; None if all are."""
+        low, high = self._bounds(target, column)
+        found = bisect_left(range(high), target, lo=low, key=lambda number: self._read(number)[column])
+        return self._read(found) if found < self._count else None
 
     def last(self) -> tuple[int, int] | None:
         """The last entry of all."""

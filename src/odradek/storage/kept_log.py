@@ -144,9 +144,14 @@ class KeptLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """What a reader at read_committed may see ends here."""
+        """What a reader at read_committed may see ends here.
+
+        Never before the log's start, though a transaction that is still open may have begun before it.
+        """
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None or unstable > self.high_watermark else Offset(unstable)
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return Offset(max(unstable, self.log_start_offset))
 
     @property
     def unflushed_messages(self) -> int:
@@ -281,7 +286,9 @@ class KeptLog:
             epochs_content=self.leader_epochs.unsaved(self.log_end_offset) if epochs else None,
             # A torn topic id would make the directory look like another topic's, whatever else in it is whole.
             files=[] if self._flushed_once else [f"{self.directory}/{PARTITION_METADATA}"],
-            names_changed=not self._flushed_once or self._segments.active.base_offset >= self.recovery_point,
+            names_changed=not self._flushed_once
+            or self._segments.active.base_offset >= self.recovery_point
+            or self._segments.active.txn_index.unsynced,
         )
 
     def flushed(self, offset: int) -> None:

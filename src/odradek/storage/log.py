@@ -394,6 +394,20 @@ class Log(ReplicatedLog):
         """See `LeaderEpochs.end_offset_for`."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
+    def aborted_in(self, start_offset: int, read: LogRead) -> list[AbortedTxn]:
+        """Aborted transactions that may have records in what was read from that offset on.
+
+        As with Kafka, those up to the next batch that the segment's index knows, or else to the end of the segment.
+        """
+        if not read.records:
+            return []
+        number = self._segments.number_of(read.segment_base_offset)
+        end_offset = self.segments[number].indexed_offset_from(read.position + len(read.records))
+        if end_offset is None:
+            is_last = number + 1 == len(self.segments)
+            end_offset = self.log_end_offset if is_last else self.segments[number + 1].base_offset
+        return self.aborted_transactions(start_offset, end_offset)
+
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """Aborted transactions with records in this range."""
         found: list[AbortedTxn] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import lt
 
 from odradek.ports import Disk
@@ -41,6 +41,11 @@ class OffsetIndex:
         """The last indexed start of a batch at or before this position; 0 if there is none."""
         found = bisect_right(self.positions, position) - 1
         return self.positions[found] if found >= 0 else 0
+
+    def offset_from(self, position: int) -> int | None:
+        """The offset of the first entry at or behind this position; None if all are before it."""
+        found = bisect_left(self.positions, position)
+        return self.base_offset + self.offsets[found] if found < len(self.positions) else None
 
     def truncate(self, *, end_offset: int) -> None:
         """Forget entries of batches that end at or beyond this offset."""
@@ -86,6 +91,11 @@ class SealedOffsetIndex:
         """As `OffsetIndex.boundary_before`."""
         found = self._entries.last_at_most(position, column=1)
         return 0 if found is None else found[1]
+
+    def offset_from(self, position: int) -> int | None:
+        """As `OffsetIndex.offset_from`."""
+        found = self._entries.first_at_least(position, column=1)
+        return None if found is None else self.base_offset + found[0]
 
     def close(self) -> None:
         self._entries.close()

@@ -198,6 +198,10 @@ class Segment:
             return max(positions[bisect_right(positions, position) - 1], floor)
         return max(self._offset_index.boundary_before(position), floor)
 
+    def indexed_offset_from(self, position: int) -> int | None:
+        """The last offset of the first batch at or behind this position that the offset index knows, if any."""
+        return self._offset_index.offset_from(position)
+
     def slice(self, position: int, end: int) -> FileSlice:
         return FileSlice(self.file, position, end - position)
 
@@ -338,15 +342,18 @@ class Segment:
         return [path for path in candidates if self._disk.exists(path)]
 
     def sync(self) -> None:
-        """Block until the batches and, of a sealed segment, the indexes are on the device.
+        """Block until the batches, the aborted transactions and, of a sealed segment, the indexes are on the device.
 
-        Called from a worker thread: the segment may be deleted meanwhile, and then nobody needs it synced.
+        A start takes a transaction index that is missing for one that was never needed, unlike the others. Called from
+        a worker thread: the segment may be deleted meanwhile, and then nobody needs it synced.
         """
         try:
             self.file.sync()
             if isinstance(self._offset_index, SealedOffsetIndex):
                 for path in self.paths()[1:]:
                     sync_file(self._disk, path)
+            else:
+                self.txn_index.sync()
         except OSError:
             if not self.deleted:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 
 from odradek.ports import Disk
+from odradek.storage.checkpoints import sync_file
 from odradek.values import value
 
 ENTRY = struct.Struct(">hqqqq")
@@ -31,16 +32,19 @@ class AbortedTxn:
 class TxnIndex:
     """The aborted transactions whose markers lie in one segment, in the order of the markers."""
 
-    __slots__ = ("_aborted", "_disk", "_path")
+    __slots__ = ("_aborted", "_disk", "_path", "unsynced")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
         self._aborted: list[AbortedTxn] | None = None
+        self.unsynced = False
+        """Whether the file has entries, and may have a name, that a power loss could take."""
 
     def append(self, aborted: AbortedTxn) -> None:
         """Write the entry through to the file."""
         known = self._load()
+        self.unsynced = True
         file = self._disk.open(self._path, create=True)
         try:
             file.write(_pack(aborted), len(known) * ENTRY.size)
@@ -66,8 +70,19 @@ class TxnIndex:
         known = self._load()
         kept = [aborted for aborted in known if aborted.last_offset < end_offset]
         if len(kept) != len(known):
+            self.unsynced = True
             self._disk.write_file(self._path, b"".join(map(_pack, kept)))
             self._aborted = kept
+
+    def sync(self) -> None:
+        """Block until what was written is on the device; called from a worker thread."""
+        if self.unsynced:
+            self.unsynced = False  # Before, since more may be written meanwhile.
+            try:
+                sync_file(self._disk, self._path)
+            except OSError:
+                self.unsynced = True
+                raise
 
     def is_sound(self, *, base_offset: int) -> bool:
         """Whether the file, if it exists, can be such an index."""
@@ -85,6 +100,7 @@ class TxnIndex:
     def clear(self) -> None:
         """Remove the file, if there is one."""
         self._aborted = []
+        self.unsynced = False
         if self._disk.exists(self._path):
             self._disk.unlink(self._path)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.storage.transactions import end, produce
 from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_of, open_log
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.control import EndTxnMarker, end_txn_batch
 from odradek.storage.config import LogConfig
-from odradek.storage.log import AppendInfo, Log
+from odradek.storage.log import Log
 from odradek.storage.producer_state import KeptBatch, Producers
 from odradek.storage.txn_index import AbortedTxn
-from odradek.storage.validation import Origin
 
 MAX_SEQUENCE = (1 << 31) - 1
 
@@ -19,25 +18,6 @@ MAX_SEQUENCE = (1 << 31) - 1
 @pytest.fixture
 def log() -> Log:
     return open_log(Machine().disk)
-
-
-def produce(
-    log: Log, sequence: int, *, epoch: int = 0, count: int = 1, producer: int = 7, txn: bool = False
-) -> AppendInfo:
-    return append(
-        log,
-        *[b"x"] * count,
-        producer_id=producer,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=txn,
-    )
-
-
-def end(log: Log, *, commit: bool, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> AppendInfo:
-    marker = EndTxnMarker(commit, coordinator_epoch)
-    batch = end_txn_batch(marker, producer_id=producer, producer_epoch=epoch, timestamp=NOW_MS)
-    return log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
 
 
 def refused(log: Log, sequence: int, *, epoch: int = 0, count: int = 1, txn: bool = False) -> ErrorCode:

@@ -21,6 +21,7 @@ from odradek.replication.fetch_forms import VERSION, answer_head, answered, read
 from odradek.server.handlers.leader_hints import name_fetch_leaders
 from odradek.server.partitions.fetch_sessions import FetchSession, WatchedPartition
 from odradek.server.partitions.reads import Collector, Reader
+from odradek.server.partitions.visible import LOG_END
 from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class FollowerFetch(Deferred[None]):
             rack="",
             listener_name="",
         )
-        collector = Collector(session, self._rooms.replicas, follower, max_bytes=self.max_bytes, committed_only=False)
+        collector = Collector(session, self._rooms.replicas, follower, max_bytes=self.max_bytes, visible=LOG_END)
         collector.collect()
         response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
         if collector.failed:

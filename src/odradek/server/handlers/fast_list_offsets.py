@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from odradek.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_offsets import EARLIEST, LATEST
-from odradek.server.handlers.fetch import READ_COMMITTED
 from odradek.server.net.routes import FastAnswer, FastPath
+from odradek.server.partitions.visible import visible_to
 from odradek.storage.log import Log
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ _ANSWER = Struct(">BihqqiBBB")
 """One partition: its index, no error, timestamp, offset, leader epoch; no tagged fields of it, its topic, the answer.
 """
 _FIXED_ANSWER_SIZE = _ANSWER_HEAD.size - 4 + _ANSWER.size
-
-
-def consumers_end(log: Log, isolation_level: int) -> Offset:
-    """The end of what a consumer may read."""
-    return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
 
 
 def epoch_of(log: Log, offset: Offset, *, latest: bool) -> int:
@@ -89,7 +84,7 @@ def fast_list_offsets(version: int, _: str) -> FastPath | None:
         if timestamp == LATEST:
             if not partition.knows_its_end:
                 return None
-            offset = consumers_end(log, isolation_level)
+            offset = hosted.readable_end(visible_to(replica_id, isolation_level))
         else:
             offset = log.log_start_offset
         leader_epoch = epoch_of(log, offset, latest=timestamp == LATEST)

@@ -23,8 +23,8 @@ from odradek.server.handlers.leader_hints import name_fetch_leaders
 from odradek.server.net.routes import Role, serves
 from odradek.server.partitions.fetch_sessions import FetchSession
 from odradek.server.partitions.reads import Collector, Reader
+from odradek.server.partitions.visible import visible_to
 
-READ_COMMITTED = 1
 _READS_FROM_FOLLOWERS_VERSION = 11
 _REPLICA_STATE_VERSION = 15
 _LEADER_VERSION = 16
@@ -47,7 +47,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         rooms.replicas,
         reader,
         max_bytes=min(request.max_bytes, rooms.config.fetch_max_bytes),
-        committed_only=request.isolation_level == READ_COMMITTED,
+        visible=visible_to(reader.replica_id, request.isolation_level),
         may_read=_permission(ctx, reader),
     )
     try:

@@ -25,8 +25,9 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
 from odradek.server.handlers.context import Context
-from odradek.server.handlers.fast_list_offsets import consumers_end, epoch_of, fast_list_offsets
+from odradek.server.handlers.fast_list_offsets import epoch_of, fast_list_offsets
 from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.visible import LOG_END, visible_to
 from odradek.storage.log import Log
 
 CONSUMER = -1
@@ -72,10 +73,8 @@ def _look_up(
     else:
         partition.require_leader(wanted.current_leader_epoch)
     log = partition.log
-    if request.replica_id != CONSUMER:
-        end_offset = log.log_end_offset
-    else:
-        end_offset = consumers_end(log, request.isolation_level)
+    is_consumer = request.replica_id == CONSUMER
+    end_offset = hosted.readable_end(visible_to(CONSUMER, request.isolation_level) if is_consumer else LOG_END)
     found_timestamp, offset = NO_TIMESTAMP, NO_OFFSET
     if timestamp == LATEST:
         offset = end_offset
@@ -84,7 +83,7 @@ def _look_up(
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         with ctx.rooms.replicas.storage_errors(hosted):
             found_timestamp, offset = _search(log, timestamp, end_offset)
-    if request.replica_id == CONSUMER and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
+    if is_consumer and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
         known = ctx.api_version >= _NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return ListOffsetsPartitionResponse(

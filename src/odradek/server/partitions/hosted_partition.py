@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from odradek.ids import Offset
 from odradek.metadata.image.topics import TopicImage
 from odradek.ports import Loan
 from odradek.protocol.errors import ErrorCode
@@ -12,6 +13,7 @@ from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationQuota
 from odradek.server.partitions.acks import Ack, PendingDeletion
 from odradek.server.partitions.fetch_sessions import ALL_BYTES, WatchedPartition
+from odradek.server.partitions.visible import HIGH_WATERMARK, LOG_END, Visible
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
 
@@ -121,6 +123,13 @@ class HostedPartition:
             replication_bytes_in=self.replication_bytes_in,
             replication_bytes_out=self.replication_bytes_out,
         )
+
+    def readable_end(self, visible: Visible) -> Offset:
+        """Where the log ends for who may see so much of it: what Fetch and ListOffsets answer by."""
+        log = self.partition.log
+        if visible is HIGH_WATERMARK:
+            return log.high_watermark
+        return log.log_end_offset if visible is LOG_END else log.last_stable_offset
 
     def tell_watchers(self, added_bytes: int) -> None:
         for watcher in self.watchers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.ids import NO_OFFSET, NodeId, Offset
+from odradek.ids import NO_OFFSET, NodeId
 from odradek.ports import FileSlice, Workers
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
@@ -17,6 +17,7 @@ from odradek.replication.truncation import divergence
 from odradek.server.partitions.fetch_sessions import FetchSession, WatchedPartition, topic_key
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
+from odradek.server.partitions.visible import LAST_STABLE, Visible
 from odradek.values import value
 
 
@@ -36,12 +37,12 @@ class Collector:
     """Reads what a session's dirty partitions have, up to the request's size."""
 
     __slots__ = (
-        "_committed_only",
         "_found",
         "_may_read",
         "_reader",
         "_replicas",
         "_session",
+        "_visible",
         "excess_ms",
         "failed",
         "max_bytes",
@@ -56,12 +57,12 @@ class Collector:
         reader: Reader,
         *,
         max_bytes: int,
-        committed_only: bool,
+        visible: Visible,
         may_read: Callable[[str], bool] | None = None,
     ) -> None:
         self._session = session
         self._replicas = replicas
-        self._committed_only = committed_only
+        self._visible = visible
         self._reader = reader
         self._may_read = may_read
         self._found: dict[WatchedPartition, PartitionData] = {}
@@ -90,10 +91,9 @@ class Collector:
                 size = len(data.records or b"")
                 self.size += size
                 assert entry.hosted is not None
-                readable_end = self._readable_end(entry.hosted)
                 if data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
                     self.urgent = True
-                elif entry.fetch_offset >= readable_end:
+                elif entry.fetch_offset >= entry.hosted.readable_end(self._visible):
                     del dirty[entry]
                 elif size:
                     # To the end of the line after its turn, or those behind it would never get theirs.
@@ -145,22 +145,23 @@ class Collector:
                 return data
         if hosted.leader_throttle is not None and reader.replica_id >= 0 and self._holds_back(entry, hosted):
             return data
+        if self._visible is LAST_STABLE:
+            data.aborted_transactions = []
         remaining = self.max_bytes - self.size
         if remaining <= 0 and self.size:
             return data
-        end_offset = self._readable_end(hosted)
         read = log.read(
             entry.fetch_offset,
             max_bytes=min(entry.max_bytes, max(remaining, 0)),
-            end_offset=end_offset,
+            end_offset=hosted.readable_end(self._visible),
             minimum_one=self.size == 0,
         )
         data.records = read.records
         hosted.reads += reader.replica_id < 0
-        if self._committed_only and reader.replica_id < 0:
+        if self._visible is LAST_STABLE:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=gone.producer_id, first_offset=gone.first_offset)
-                for gone in log.aborted_transactions(entry.fetch_offset, end_offset)
+                for gone in log.aborted_in(entry.fetch_offset, read)
             ]
         return data
 
@@ -173,12 +174,6 @@ class Collector:
         entry.held_back = excess_ms > 0
         self.excess_ms = self.excess_ms or excess_ms
         return entry.held_back
-
-    def _readable_end(self, hosted: HostedPartition) -> Offset:
-        log = hosted.partition.log
-        if self._reader.replica_id >= 0:
-            return log.log_end_offset
-        return log.last_stable_offset if self._committed_only else log.high_watermark
 
     def _note(self, hosted: HostedPartition, entry: WatchedPartition) -> None:
         """Let the leader know what the follower has, unless it is an offset that the leader never had."""
