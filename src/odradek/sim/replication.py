@@ -23,7 +23,7 @@ from odradek.sim.operated_offsets import OffsetKeeper
 from odradek.sim.operators import OperatedTopics, Operator
 from odradek.sim.quorum import SETTLE_S
 from odradek.sim.replication_clients import LastReader, LeaderConsumer, LeaderObserver, LeaderProducer
-from odradek.sim.replication_cluster import ALL_PARTITIONS, PARTITIONS, PLANS, REPLICAS, ReplicationCluster
+from odradek.sim.replication_cluster import PLANS, REPLICAS, ReplicationCluster
 from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.trace import OPERATION
 
@@ -102,14 +102,14 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     crowd = _crowd(cluster)
     producers = [
         LeaderProducer(cluster, f"producer-{number}", MANY, partitions=[partition])
-        for number, partition in enumerate(draw.choices(PARTITIONS, k=draw.choice((2, 3, 3))))
+        for number, partition in enumerate(draw.choices(cluster.partitions, k=draw.choice((2, 3, 3))))
     ]
     async with client.admin(IMPATIENT) as admin:
         watching = [
             asyncio.create_task(_watch(cluster, faults)),
             asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0)),
         ]
-        for number, partition in enumerate(PARTITIONS):
+        for number, partition in enumerate(cluster.partitions):
             consumer = LeaderConsumer(cluster, f"consumer-{number}", partitions=[partition])
             observer = LeaderObserver(cluster, f"observer-{number}", partitions=[partition])
             watching += [asyncio.create_task(consumer.run()), asyncio.create_task(observer.run())]
@@ -137,10 +137,10 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         await crowd.empty()
         await read_offsets(cluster, admin, crowd, patient=True)
         await keeper.judge(admin)
-    for partition in PARTITIONS:
+    for partition in cluster.partitions:
         await LastReader(cluster, partitions=[partition]).run()
     await operated.read()
-    for partition in (*ALL_PARTITIONS, *operated.partitions()):
+    for partition in (*cluster.all_partitions, *operated.partitions()):
         _note_contents(cluster, partition)
 
 
@@ -170,7 +170,7 @@ def _crowd(cluster: ReplicationCluster) -> Crowd:
 
 async def _create_topics(cluster: ReplicationCluster, client: LibraryClient) -> None:
     flush = {"flush.messages": "1"} if cluster.flushed else {}
-    for plan in PLANS:
+    for plan in cluster.plans:
         while True:
             try:
                 async with client.admin(SETTINGS) as admin:
@@ -193,7 +193,7 @@ async def _watch(cluster: ReplicationCluster, faults: ReplicationFaults) -> None
     """Note where watermarks are on who leads."""
     while True:
         faults.look()
-        for partition in PARTITIONS:
+        for partition in cluster.partitions:
             for machine, hosted in cluster.hosted(partition):
                 replica = hosted.partition
                 if replica.is_leader:
@@ -216,7 +216,7 @@ async def _settle(cluster: ReplicationCluster) -> None:
     while not cluster.all_in_sync():
         await asyncio.sleep(0.2)
         if cluster.loop.time() - began > SETTLE_S:
-            told = [f"{partition}: {_told(cluster.hosted(partition))}" for partition in PARTITIONS]
+            told = [f"{partition}: {_told(cluster.hosted(partition))}" for partition in cluster.partitions]
             cluster.loop.failures.append(f"not all replicas came in sync within {SETTLE_S:.0f} s: {told}")
             return
 

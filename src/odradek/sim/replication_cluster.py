@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from odradek.ids import NodeId
@@ -43,9 +43,6 @@ PLANS = (
     TopicPlan("three", 2, (MIN,)),
     TopicPlan("three-small", 1, (MIN, ("segment.ms", "1500"), ("index.interval.bytes", "1"))),
 )
-PARTITIONS = tuple(Partition(plan.name, index) for plan in PLANS for index in range(plan.partitions))
-ALL_PARTITIONS = (*PARTITIONS, GROUPS)
-TOPICS = tuple(plan.name for plan in PLANS)
 REPLICAS = 3
 PROPERTIES = group_properties(power=False) | {
     "replica.lag.time.max.ms": "3000",
@@ -76,19 +73,30 @@ OnProposal: TypeAlias = Callable[[Machine, HostedPartition, IsrProposal], None]
 class ReplicationCluster(QuorumCluster):
     """Three brokers or four, and topics with three replicas each, that of the groups' offsets among them."""
 
+    plans: Sequence[TopicPlan] = PLANS
+    internal: Sequence[Partition] = (GROUPS,)
+    """Partitions of topics that are there once somebody has wanted them."""
+    settings: Mapping[str, str] = {}
+    """Properties of its nodes beside `PROPERTIES`."""
+    is_fixed = False
+    """Whether nobody changes its topics or its brokers' directories."""
+
     def __init__(self, seed: int, *, power: bool) -> None:
         self.flushed = power and random.Random(f"{seed}/flushed").random() < 0.4
         """Whether everything is synced before it counts, so that the power of all nodes may be lost at once."""
-        properties = PROPERTIES | (FLUSHED if self.flushed else UNFLUSHED)
-        self.two_directories = random.Random(f"{seed}/two directories").random() < TWO_DIRECTORIES
+        properties = PROPERTIES | dict(self.settings) | (FLUSHED if self.flushed else UNFLUSHED)
+        self.partitions = [Partition(plan.name, index) for plan in self.plans for index in range(plan.partitions)]
+        self.all_partitions = [*self.partitions, *self.internal]
+        self.two_directories = not self.is_fixed and random.Random(f"{seed}/two directories").random() < TWO_DIRECTORIES
         """Whether its brokers have two log directories, to which operators do something."""
         if self.two_directories:
             properties |= {"log.dirs": LOG_DIRS}
-        self.is_operated = not self.two_directories and random.Random(f"{seed}/operated").random() < OPERATED
-        """Whether an operator changes topics. Checkers cannot tell yet what these keep when a disk is lost as well."""
-        super().__init__(
-            seed, History((*TOPICS, GROUPS.topic), synced=self.flushed), shapes=SHAPES, properties=properties
+        self.is_operated = (
+            not self.is_fixed and not self.two_directories and random.Random(f"{seed}/operated").random() < OPERATED
         )
+        """Whether an operator changes topics. Checkers cannot tell yet what these keep when a disk is lost as well."""
+        durable = (*(plan.name for plan in self.plans), *(each.topic for each in self.internal))
+        super().__init__(seed, History(durable, synced=self.flushed), shapes=SHAPES, properties=properties)
         self.load_pause_s = random.Random(f"{seed}/load pause").choice(LOAD_PAUSES_S)
         self.on_proposal: OnProposal | None = None
         """Told when a leader asks the controller for another ISR, before it has asked."""
@@ -114,7 +122,7 @@ class ReplicationCluster(QuorumCluster):
         """A node has seen that this is committed."""
         if self._image is not None and image.provenance.offset <= self._image.provenance.offset:
             return
-        before = {partition: self.registration(partition) for partition in ALL_PARTITIONS}
+        before = {partition: self.registration(partition) for partition in self.all_partitions}
         self._image = image
         for partition, old in before.items():
             new = self.registration(partition)
@@ -163,11 +171,9 @@ class ReplicationCluster(QuorumCluster):
         )
 
     def all_in_sync(self) -> bool:
-        """Whether every replica is where it should be and has everything, and all know that.
-
-        The topic of the groups' offsets is there once somebody has wanted it.
-        """
-        return all(self._is_in_sync(each) for each in ALL_PARTITIONS if each in PARTITIONS or self.registration(each))
+        """Whether every replica is where it should be and has everything, and all know that."""
+        wanted = [each for each in self.internal if self.registration(each)]
+        return all(self._is_in_sync(each) for each in (*self.partitions, *wanted))
 
     def _is_in_sync(self, partition: Partition) -> bool:
         agreed = self.registration(partition)
@@ -188,7 +194,9 @@ class ReplicationCluster(QuorumCluster):
 
     def leader(self) -> Machine | None:
         """Faults like to strike who leads partitions, now and then the controller."""
-        led = [machine for each in PARTITIONS for machine, hosted in self.hosted(each) if hosted.partition.is_leader]
+        led = [
+            machine for each in self.partitions for machine, hosted in self.hosted(each) if hosted.partition.is_leader
+        ]
         return led[0] if led else super().leader()
 
 

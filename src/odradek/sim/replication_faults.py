@@ -20,13 +20,7 @@ from odradek.sim.disk import Keep
 from odradek.sim.history import Partition
 from odradek.sim.machine import Machine
 from odradek.sim.quorum_faults import QuorumFaults, Way, both_ways
-from odradek.sim.replication_cluster import (
-    ALL_PARTITIONS,
-    PARTITIONS,
-    REPLICAS,
-    ReplicatedNode,
-    ReplicationCluster,
-)
+from odradek.sim.replication_cluster import REPLICAS, ReplicatedNode, ReplicationCluster
 
 PROPOSAL_PATIENCE_S = 10.0
 ELECTION_PATIENCE_S = 8.0
@@ -108,7 +102,9 @@ class ReplicationFaults(QuorumFaults):
             return False
         self.look()
         node_id = self._node_id(machine)
-        registrations = {partition: self._replicated.registration(partition) for partition in ALL_PARTITIONS}
+        registrations = {
+            partition: self._replicated.registration(partition) for partition in self._replicated.all_partitions
+        }
         held = [partition for partition, agreed in registrations.items() if agreed and node_id in agreed.replicas]
         if any(self._lossy.get(partition, (machine,))[0] is not machine for partition in held):
             return False
@@ -248,7 +244,7 @@ class ReplicationFaults(QuorumFaults):
         return None
 
     def _scene_now(self) -> Scene | None:
-        for partition in self._draw.sample(PARTITIONS, len(PARTITIONS)):
+        for partition in self._draw.sample(self._replicated.partitions, len(self._replicated.partitions)):
             agreed = self._replicated.registration(partition)
             if agreed is None or agreed.leader < 0 or len(agreed.isr) < REPLICAS:
                 continue
