@@ -22,8 +22,8 @@ from odradek.metadata.records import ClearElrRecord, PartitionChangeRecord
 from odradek.protocol.codec import Message
 from odradek.server.node import Node
 from odradek.server.partitions.isr_changes import IsrChanges
+from odradek.sim.client_process import Ports
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.group_member import Ports
 from odradek.sim.history import History
 from odradek.sim.loop import whose_turn
 from odradek.sim.machine import Machine

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
 from odradek.client import Consumer, TopicPartition
 from odradek.client.errors import ClientError
 from odradek.client.offsets import CommittedOffset
-from odradek.ports import Clock, Entropy, Network
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.sim.client_process import ClientProcess
 from odradek.sim.cluster import Cluster
-from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.history import NO_GENERATION, CommitAcknowledged, CommitSent, Departed, Owns, Partition
-from odradek.sim.loop import Life
 from odradek.sim.trace import OPERATION
 from odradek.values import value
 
@@ -41,47 +38,29 @@ class GroupPlan:
     """How many a partition has: members that commit without having read stop there, since others begin again beyond."""
 
 
-@value
-class Ports:
-    """What a client of the library is handed."""
-
-    network: Network
-    clock: Clock
-    entropy: Entropy
-
-
-class Member(ABC):
+class Member(ClientProcess):
     """One life of one member; who comes back is another member, under the same instance id if it is static."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, name: str, instance_id: str | None) -> None:
-        self.cluster = cluster
+        super().__init__(cluster, name)
         self.plan = plan
-        self.name = name
         self.instance_id = instance_id
         self.owner = instance_id or name
         self.owned: tuple[Partition, ...] = ()
         self.generation_id = -1
-        self.stall_s = 0.0
-        """How long to do nothing, from the next occasion on."""
-        self.is_leaving = False
-        self.over = asyncio.Event()
-        self.life = Life(name)
-        self.draw: random.Random = cluster.draw(name)
         self._commits = 0
 
     def start(self) -> None:
         self.cluster.trace.note(self.name, f"joins {self.plan.name} as {self.owner}")
-        task = self.cluster.loop.create_task(self._live(), context=self.life.context)
-        task.add_done_callback(self._ended)
-
-    def crash(self) -> None:
-        self.cluster.trace.note(self.name, "is killed")
-        self.cluster.kill_client(self.life)
-        self._depart(orderly=False)
+        super().start()
 
     @abstractmethod
     async def work(self) -> bool:
         """Be a member until told to leave; whether the group was told."""
+
+    def gone(self, *, orderly: bool) -> None:
+        self.cluster.history.add(Departed(self.plan.name, self.owner, self.name, orderly))
+        super().gone(orderly=orderly)
 
     # What members note.
 
@@ -111,21 +90,6 @@ class Member(ABC):
             CommitAcknowledged(self.plan.name, self.name, self.generation_id, partition, offset, name)
         )
 
-    # Inside.
-
-    async def _live(self) -> None:
-        self._depart(orderly=await self.work())
-
-    def _depart(self, *, orderly: bool) -> None:
-        self.over.set()
-        self.cluster.history.add(Departed(self.plan.name, self.owner, self.name, orderly))
-        self.cluster.trace.note(self.name, "has left" if orderly else "is gone")
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None and self.life.alive:
-            self.cluster.loop.failures.append(f"{self.name} could not go on: {failure!r}")
-
 
 class ClassicMember(Member):
     """The client library's consumer: reads on, and commits what it has read."""
@@ -135,7 +99,7 @@ class ClassicMember(Member):
         self._positions: dict[TopicPartition, int] = {}
 
     async def work(self) -> bool:
-        consumer = Consumer(self._ports(), self._settings())
+        consumer = Consumer(self.ports(), self._settings())
         consumer.subscribe(self.plan.topics, on_assigned=lambda _: self._assigned(consumer), on_revoked=self._revoked)
         while not self.is_leaving:
             stall_s, self.stall_s = self.stall_s, 0.0
@@ -153,13 +117,6 @@ class ClassicMember(Member):
                 await self._commit(consumer)
         await consumer.close()
         return self.instance_id is None
-
-    def _ports(self) -> Ports:
-        return Ports(
-            self.cluster.client_network(self.name, self.life),
-            self.cluster.clock,
-            SimulatedEntropy(self.cluster.draw(f"{self.name} entropy")),
-        )
 
     def _settings(self) -> dict[str, str | int | bool]:
         settings: dict[str, str | int | bool] = {

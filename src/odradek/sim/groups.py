@@ -12,6 +12,7 @@ from odradek.client.errors import ClientError
 from odradek.protocol.errors import KafkaError
 from odradek.sim import brief_groups
 from odradek.sim.brief_groups import BriefGroups
+from odradek.sim.client_process import Ports
 from odradek.sim.cluster import Cluster
 from odradek.sim.consumer_group_member import ConsumerGroupMember
 from odradek.sim.entropy import SimulatedEntropy
@@ -23,7 +24,6 @@ from odradek.sim.group_member import (
     ClassicMember,
     GroupPlan,
     Member,
-    Ports,
 )
 from odradek.sim.history import (
     GROUPS,

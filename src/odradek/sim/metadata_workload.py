@@ -13,9 +13,9 @@ from odradek.client.errors import ClientError, check
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.sim import facts
+from odradek.sim.client_process import Ports
 from odradek.sim.cluster import Cluster
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.group_member import Ports
 from odradek.sim.history import ChangeAnswered, ChangeSent, Fact, ProducerIdGiven
 
 CHANGES_PER_CONNECTION = 6

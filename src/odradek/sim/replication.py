@@ -12,10 +12,11 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import decode_records, iter_batches
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim import operated_offsets, operators
+from odradek.sim.client_process import Ports
 from odradek.sim.cluster import Cluster
 from odradek.sim.directory_changes import STATES as DIRECTORY_STATES
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.group_member import GroupPlan, Ports
+from odradek.sim.group_member import GroupPlan
 from odradek.sim.groups import Crowd, observe, read_offsets
 from odradek.sim.history import Partition, ReplicaHolds, WatermarkSeen
 from odradek.sim.machine import Machine

@@ -12,9 +12,9 @@ from odradek.ids import Uuid
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from odradek.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from odradek.sim.client_process import Ports
 from odradek.sim.cluster import Cluster
 from odradek.sim.entropy import SimulatedEntropy
-from odradek.sim.group_member import Ports
 from odradek.sim.metadata_workload import SETTINGS
 from odradek.values import value
 
