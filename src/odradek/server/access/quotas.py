@@ -260,13 +260,13 @@ async def metered(
     else:
         spent_ms = monotonic_ms() - started_ms
         response = await resume(handler, awaited)
-    user, client_id = caller.user, caller.client_id or ""
-    throttle_ms = quotas.used(REQUEST_PERCENTAGE, user, client_id, spent_ms / _MS_PER_PERCENT)
+    use = None
     if isinstance(request, ProduceRequest):
-        throttle_ms = max(throttle_ms, quotas.used(PRODUCER_BYTE_RATE, user, client_id, frame_bytes))
+        use = PRODUCER_BYTE_RATE, frame_bytes
     elif isinstance(response, FetchResponse):
         fetched = sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
-        throttle_ms = max(throttle_ms, quotas.used(CONSUMER_BYTE_RATE, user, client_id, fetched))
+        use = CONSUMER_BYTE_RATE, fetched
+    throttle_ms = charge(quotas, caller, spent_ms, use)
     if response is not None and "throttle_time_ms" in response.field_names:
         known: Any = response
         throttle_ms = max(throttle_ms, known.throttle_time_ms)
@@ -274,6 +274,16 @@ async def metered(
     if throttle_ms:
         caller.mute(throttle_ms)
     return response
+
+
+def charge(quotas: Quotas, caller: Caller, spent_ms: int, use: tuple[str, int] | None) -> int:
+    """Count the time that a request took, and what it used of another quota; the wait in milliseconds."""
+    user, client_id = caller.user, caller.client_id or ""
+    throttle_ms = quotas.used(REQUEST_PERCENTAGE, user, client_id, spent_ms / _MS_PER_PERCENT)
+    if use is not None:
+        key, amount = use
+        throttle_ms = max(throttle_ms, quotas.used(key, user, client_id, amount))
+    return throttle_ms
 
 
 def _is_followers(request: FetchRequest) -> bool:

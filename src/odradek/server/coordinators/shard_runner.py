@@ -206,7 +206,7 @@ class ShardRunner:
     async def ask(self, decide: Decide) -> Any:
         """As `put`, and waits."""
         outcome = self.put(decide)
-        return await outcome.wait() if isinstance(outcome, Deferred) else outcome
+        return await outcome if isinstance(outcome, Deferred) else outcome
 
     def _park(self, ticket: Ticket) -> Deferred[Any]:
         deferred = self._parked[ticket] = Deferred()

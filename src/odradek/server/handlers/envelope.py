@@ -49,7 +49,7 @@ async def handle(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse:
 
 async def _answer(endpoint: Endpoint, ctx: Context, request: Message, key: ApiKey) -> Message:
     try:
-        answer = await endpoint.handle(ctx, request)
+        answer: Message | None = await endpoint.handle(ctx, request)
     except KafkaError as refused:
         if endpoint.error_answer is None:
             from odradek.server.handlers.error_answers import error_answer

@@ -77,12 +77,12 @@ def _fast(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -
     if missing_bytes <= 0 or max_wait_ms <= 0 or not partitions:
         return fetch.parts(correlation_id)
     session.park(fetch, missing_bytes)
-    rooms.purgatory.bound(fetch, timeout_ms=max_wait_ms)
+    rooms.purgatory.watch(fetch, timeout_ms=max_wait_ms)
     return fetch
 
 
 class FollowerFetch(Deferred[None]):
-    """One request; while it waits it is told, as a future would be, that there is more or that its time is up."""
+    """One request; while it waits it is told that there is more or that its time is up."""
 
     __slots__ = ("_is_in_step", "_is_woken", "_rooms", "_seen", "_session", "max_bytes", "size")
 
@@ -220,17 +220,16 @@ class FollowerFetch(Deferred[None]):
             name_fetch_leaders(response, self._rooms.image, self._rooms.config.inter_broker_listener_name)
         return response_frame(correlation_id, parts_encoder(FetchResponse, VERSION)(response), header_version=1)
 
-    # What it is woken by, as a future would be.
-
-    def done(self) -> bool:
-        return self._is_woken
-
-    def set_result(self, _: bool) -> None:
+    def wake(self) -> None:
         """Answer soon, not now: one request of a producer appends to several partitions."""
+        if self._is_woken:
+            return
         self._is_woken = True
         if self._session.waiter is self:
             self._session.waiter = None
         self._rooms.fetch_wakeups.add(self)
+
+    expire = wake
 
     def answer(self) -> None:
         """Look again, and answer with what there is."""

@@ -60,12 +60,7 @@ class WaitingFetch(Deferred[bytes]):
             records or quorum.high_watermark > self._high_watermark or not verdict.stays or now_ms >= self._deadline_ms
         )
 
-    # What it is woken by, as a future would be.
-
-    def done(self) -> bool:
-        return self.is_done
-
-    def set_result(self, _: bool) -> None:
+    def wake(self) -> None:
         if self.on_done is None:
             self.is_done = True  # Its connection is gone, and asks no more.
             return
@@ -80,6 +75,8 @@ class WaitingFetch(Deferred[bytes]):
             self.complete(b"")
         else:
             self._rooms.quorum.commits.park(self)
+
+    expire = wake
 
     def found(self, correlation_id: int) -> bytes:
         """The answer."""
@@ -131,7 +128,7 @@ def _fast(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -
     waiting = WaitingFetch(rooms, follower, numbers, now_ms + follower.max_wait_ms)
     if waiting.look(now_ms):
         return waiting.found(correlation_id)
-    rooms.purgatory.bound(waiting, timeout_ms=follower.max_wait_ms)
+    rooms.purgatory.watch(waiting, timeout_ms=follower.max_wait_ms)
     quorum.commits.park(waiting)
     return waiting
 

@@ -26,18 +26,13 @@ class PromisedAck(Deferred[ErrorCode]):
 
     def __init__(self, end_offset: int) -> None:
         Deferred.__init__(self)
-        self.is_one_of_many = True
         self.end_offset = end_offset
 
     def acked(self, outcome: ErrorCode) -> None:
         if not self.is_done:
             self.complete(outcome)
 
-    def done(self) -> bool:
-        return self.is_done
-
-    def set_result(self, result: bool, /) -> None:
-        """Its time is up."""
+    def expire(self) -> None:
         self.acked(ErrorCode.REQUEST_TIMED_OUT)
 
 
@@ -68,7 +63,7 @@ def append_acks_all(
     deferred.asked = answer(info), lambda code: refuse(Unacknowledged(code, info))
     deferred.frame = _frame
     hosted.line_up(deferred)
-    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.purgatory.watch(deferred, timeout_ms=timeout_ms)
     rooms.fetch_wakeups.lend((hosted,), (batch,), (info,))
     return deferred
 
@@ -115,7 +110,6 @@ class SeveralAcks(Deferred[list[Outcome]]):
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         Deferred.__init__(self)
-        self.is_one_of_many = True
         self.outcomes = outcomes
         self.waiting: dict[int, PartOfPromise] = {}
         """Those that are not decided, by their numbers."""
@@ -138,11 +132,7 @@ class SeveralAcks(Deferred[list[Outcome]]):
         assert not isinstance(info, KafkaError), "an append has one outcome"
         self.outcomes[number] = Unacknowledged(code, info)
 
-    def done(self) -> bool:
-        return not self.waiting
-
-    def set_result(self, result: bool, /) -> None:
-        """Its time is up."""
+    def expire(self) -> None:
         for part in list(self.waiting.values()):
             part.acked(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -192,11 +182,11 @@ def append_several_acks_all(
     deferred = SeveralAcks(outcomes)
     for number, hosted in enumerate(led):
         deferred.expect(hosted, number)
-    if deferred.done():
+    if not deferred.waiting:
         return answer(outcomes)
     deferred.asked = answer
     deferred.frame = _frame_of_several
-    rooms.purgatory.bound(deferred, timeout_ms=timeout_ms)
+    rooms.purgatory.watch(deferred, timeout_ms=timeout_ms)
     written = [batch if known is None else known.batch for batch, known in zip(batches, examined, strict=True)]
     rooms.fetch_wakeups.lend(led, written, outcomes)
     return deferred

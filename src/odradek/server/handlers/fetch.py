@@ -119,6 +119,3 @@ async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wai
     finally:
         if session.waiter is waiter:
             session.waiter = None
-        if not waiter.done():
-            # A client that is gone by the next turn of the loop would else be remembered until its time is up.
-            waiter.cancel()

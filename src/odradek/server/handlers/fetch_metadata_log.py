@@ -62,11 +62,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
             return answer(quorum, verdict, records)
         waiter = ctx.rooms.purgatory.park(timeout_ms=deadline_ms - now_ms)
         quorum.commits.park(waiter)
-        try:
-            await waiter
-        finally:
-            if not waiter.done():
-                waiter.cancel()
+        await waiter
         now_ms = monotonic_ms()
 
 

@@ -12,18 +12,22 @@ from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.ports import Part, Wire
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.access.quotas import charge
 from odradek.server.containment import Cost
 from odradek.server.net.dispatch import Endpoint
 from odradek.server.waiting.deferred import Deferred
 from odradek.server.waiting.stepped import Stepped
 
 if TYPE_CHECKING:
+    from odradek.server.access.caller import Caller
     from odradek.server.net.listener import ListenerScope
+    from odradek.server.net.routes import Plan
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +38,34 @@ _FLEXIBLE_ANSWER = Struct(">iiB")
 class Slot:
     """The place in the line of one request that was not answered at once."""
 
-    __slots__ = ("correlation_id", "deferred", "endpoint", "handler", "parts", "since_ms")
+    __slots__ = (
+        "caller",
+        "correlation_id",
+        "deferred",
+        "endpoint",
+        "handler",
+        "holds_order",
+        "parts",
+        "plan",
+        "since_ms",
+        "spent_ms",
+    )
 
     def __init__(self, endpoint: Endpoint, correlation_id: int, since_ms: int) -> None:
         self.endpoint = endpoint
         self.since_ms = since_ms
         self.correlation_id = correlation_id
         self.parts: list[Part] | None = None
-        self.handler: Stepped[Message | None] | None = None
+        self.handler: Stepped[Any] | None = None
         self.deferred: Deferred[Any] | None = None
-        """What a fast path waits for."""
+        """What it waits for without a handler."""
+        self.plan: Plan | None = None
+        """What it asks for, and who; which of the two ways to answer a deferred has depends on it."""
+        self.caller: Caller | None = None
+        self.spent_ms = 0
+        """How long the loop was kept by it, as far as quotas want to know."""
+        self.holds_order = False
+        """Whether what comes behind it may not begin, because it has yet to append."""
 
 
 class Answers(ABC):
@@ -102,7 +124,7 @@ class Answers(ABC):
         self._closed_here = True
         self._wire.close()
 
-    def stepped(self) -> list[Stepped[Message | None]]:
+    def stepped(self) -> list[Stepped[Any]]:
         """The handlers that wait for something."""
         return [slot.handler for slot in self._waiting if slot.handler is not None]
 
@@ -119,8 +141,11 @@ class Answers(ABC):
 
     def _await(self, endpoint: Endpoint, correlation_id: int, deferred: Deferred[Any]) -> None:
         slot = Slot(endpoint, correlation_id, self.last_request_ms)
-        slot.deferred = deferred
         self._waiting.append(slot)
+        self._wait_for(slot, deferred)
+
+    def _wait_for(self, slot: Slot, deferred: Deferred[Any]) -> None:
+        slot.deferred = deferred
         deferred.on_done = self._deferred_done
 
     def _deferred_done(self, deferred: Deferred[Any]) -> None:
@@ -130,17 +155,20 @@ class Answers(ABC):
             if slot.deferred is deferred:
                 break
         assert slot.deferred is deferred
-        assert deferred.frame is not None
         slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
         try:
-            answer = deferred.frame(deferred, slot.correlation_id)
+            if slot.plan is not None:
+                answer = self._write(slot, deferred.result())
+            else:
+                assert deferred.frame is not None
+                answer = deferred.frame(deferred, slot.correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
             response = self._failure_answer(slot.endpoint, error)
             if response is None:
                 return
             answer = self._encode(slot.endpoint, slot.correlation_id, response)
-        parts: list[Part] = [answer] if isinstance(answer, bytes) else answer
-        if deferred.is_one_of_many:
+        parts = _parts(answer)
+        if slot.endpoint.overlaps:  # Others of its kind are likely to be done in the same breath: they leave together.
             slot.parts = parts
             if not self._sends_soon:
                 self._sends_soon = True
@@ -164,6 +192,81 @@ class Answers(ABC):
     def _serve_held_frames(self) -> None:
         if self._paused and not self._closed:
             self._serve_frames()
+
+    def _carry_out(self, endpoint: Endpoint, caller: Caller, plan: Plan, correlation_id: int) -> bytes | list[Part]:
+        """Do what a plan says; what to send of it now, which is nothing while others wait for their answers."""
+        endpoint.served += 1
+        self.last_request_ms = began_ms = self._clock.monotonic_ms()
+        rooms = self._scope.rooms
+        is_metered = rooms.quotas.active and not caller.is_peer
+        try:
+            outcome = endpoint.handle(rooms, caller, plan)
+            if not (self._waiting or is_metered or isinstance(outcome, Deferred | CoroutineType)):
+                assert endpoint.write is not None
+                return endpoint.write(plan, outcome, correlation_id)
+            slot = Slot(endpoint, correlation_id, began_ms)
+            slot.plan, slot.caller = plan, caller
+            awaited = None
+            if isinstance(outcome, CoroutineType):
+                coroutine = outcome
+                try:
+                    awaited = coroutine.send(None)
+                except StopIteration as done:
+                    outcome = done.value
+            if is_metered:
+                slot.spent_ms = self._clock.monotonic_ms() - began_ms
+            if awaited is not None:
+                slot.holds_order = True
+                slot.handler = Stepped(coroutine, awaited, partial(self._carried_out, slot))
+            elif isinstance(outcome, Deferred) and not outcome.is_done:
+                self._wait_for(slot, outcome)
+            else:
+                answer = self._write(slot, outcome.result() if isinstance(outcome, Deferred) else outcome)
+                if not self._waiting:
+                    return answer
+                slot.parts = _parts(answer)
+            self._waiting.append(slot)
+        except Exception as error:  # noqa: BLE001 - sorted out by kind
+            self._answer_failure(endpoint, correlation_id, error)
+        return b""
+
+    def _carried_out(self, slot: Slot, handler: Stepped[Any]) -> None:
+        """A plan that had to wait before it could be begun in earnest has come to its outcome, or waits for that."""
+        slot.handler = None
+        slot.holds_order = False
+        if self._closed:
+            return
+        outcome = handler.result
+        if handler.failure is None and isinstance(outcome, Deferred) and not outcome.is_done:
+            self._wait_for(slot, outcome)
+        else:
+            slot.endpoint.latencies.note(self._clock.monotonic_ms() - slot.since_ms)
+            try:
+                if handler.failure is not None:
+                    raise handler.failure
+                slot.parts = _parts(self._write(slot, outcome.result() if isinstance(outcome, Deferred) else outcome))
+            except Exception as error:  # noqa: BLE001 - sorted out by kind
+                response = self._failure_answer(slot.endpoint, error)
+                if response is None:
+                    return
+                slot.parts = self._encode(slot.endpoint, slot.correlation_id, response)
+            self._send_finished()
+        self._serve_held_frames()
+
+    def _write(self, slot: Slot, outcome: Any) -> bytes | list[Part]:
+        """The answer to a plan, for which its client has paid."""
+        endpoint, plan, caller = slot.endpoint, slot.plan, slot.caller
+        assert endpoint.write is not None
+        assert plan is not None
+        assert caller is not None
+        quotas = self._scope.rooms.quotas
+        if quotas.active and not caller.is_peer and endpoint.quota_use is not None:
+            use = endpoint.quota_use(plan, outcome)
+            if use is not None:
+                plan.throttle_ms = charge(quotas, caller, slot.spent_ms, use)
+                if plan.throttle_ms:
+                    caller.mute(plan.throttle_ms)
+        return endpoint.write(plan, outcome, slot.correlation_id)
 
     def _step(self, endpoint: Endpoint, correlation_id: int, handler: Coroutine[Any, Any, Message | None]) -> None:
         try:
@@ -211,7 +314,7 @@ class Answers(ABC):
     def _line_up(self, endpoint: Endpoint, correlation_id: int, answer: bytes | list[Part]) -> None:
         """It is answered, but others before it are not."""
         slot = Slot(endpoint, correlation_id, self.last_request_ms)
-        slot.parts = answer if isinstance(answer, list) else [answer] if answer else []
+        slot.parts = _parts(answer)
         self._waiting.append(slot)
 
     def _encode(self, endpoint: Endpoint, correlation_id: int, response: Message) -> list[Part]:
@@ -262,3 +365,7 @@ class Answers(ABC):
         log.warning("Closed the connection from %s: %s", self._wire.peer_host, error)
         self.close()
         return None
+
+
+def _parts(answer: bytes | list[Part]) -> list[Part]:
+    return answer if isinstance(answer, list) else [answer] if answer else []

@@ -183,7 +183,10 @@ class Connection(Answers):
         ):
             return False
         endpoint = self._get_endpoint(api_key << 16 | version)
-        if endpoint is None or endpoint.fast_path is None or (scope.rooms.guarded and not self._may_pass(endpoint)):
+        if endpoint is None or (
+            endpoint.read is None
+            and (endpoint.fast_path is None or (scope.rooms.guarded and not self._may_pass(endpoint)))
+        ):
             return False
         waiting = self._waiting
         if waiting and not self._may_overlap(endpoint):
@@ -195,6 +198,17 @@ class Connection(Answers):
             if view[position]:
                 return False
             position += 1
+        if endpoint.read is not None:
+            plan = endpoint.read(view[:end], position)
+            if plan is None:
+                return False
+            done = self._carry_out(endpoint, self._caller, plan, correlation_id)
+            if done:
+                self._wire.send(done if isinstance(done, list) else (done,))
+            elif self._answers:
+                self._flush()
+            return True
+        assert endpoint.fast_path is not None
         try:
             answer = endpoint.fast_path(scope.rooms, view[:end], position, correlation_id)
         except Exception as error:  # noqa: BLE001 - sorted out by kind
@@ -338,6 +352,19 @@ class Connection(Answers):
                 self._client_id_bytes = _NO_CLIENT_ID
             if endpoint.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+            if endpoint.read is not None:
+                plan = endpoint.read(frame, position)
+                if plan is None:
+                    assert endpoint.plan_of is not None
+                    plan = endpoint.plan_of(endpoint.decode(frame, position)[0], version)
+                answer = self._carry_out(endpoint, self._caller, plan, correlation_id)
+                if isinstance(answer, list):
+                    self._answer_bytes += sum(map(len, answer))
+                    self._answers += answer
+                elif answer:
+                    self._answer_bytes += len(answer)
+                    self._answers.append(answer)
+                return True
             guarded = self._scope.rooms.guarded
             if (
                 endpoint.fast_path is not None
@@ -363,7 +390,14 @@ class Connection(Answers):
     def _may_overlap(self, endpoint: Endpoint) -> bool:
         """Whether a request may be begun while others wait for their answers."""
         waiting = self._waiting
-        return endpoint.overlaps and waiting[-1].endpoint.overlaps and len(waiting) < MAX_UNANSWERED and not self._held
+        last = waiting[-1]
+        return (
+            endpoint.overlaps
+            and last.endpoint.overlaps
+            and not last.holds_order
+            and len(waiting) < MAX_UNANSWERED
+            and not self._held
+        )
 
     def _may_pass(self, endpoint: Endpoint) -> bool:
         """Whether a node that is guarded is not so against what this one's fast path knows."""

@@ -5,7 +5,7 @@ An `Endpoint` is one API in one version, compiled at first use: everything that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from odradek.server.net.api_table import served_on
 from odradek.server.net.latency import Latencies
 from odradek.server.net.routes import Role, Route, route_of, routes_of
 
-Handle: TypeAlias = Callable[..., Coroutine[Any, Any, Message | None]]
+Handle: TypeAlias = Callable[..., Any]
 
 
 class Endpoint:
@@ -35,8 +35,12 @@ class Endpoint:
         "latencies",
         "listener_name",
         "overlaps",
+        "plan_of",
+        "quota_use",
+        "read",
         "served",
         "unmetered",
+        "write",
     )
 
     def __init__(self, route: Route, version: int, listener_name: str, handle: Handle) -> None:
@@ -51,6 +55,10 @@ class Endpoint:
         self.fast_path = None if route.fast_path is None else route.fast_path(version, listener_name)
         self.cached_request = None if route.cached_request is None else route.cached_request(version)
         self.unmetered = route.unmetered
+        self.read = None if route.read is None else route.read(version)
+        self.plan_of = route.plan_of
+        self.write = None if route.write is None else route.write(version)
+        self.quota_use = route.quota_use
         self.listener_name = listener_name
         self.served = 0
         self.latencies = Latencies()

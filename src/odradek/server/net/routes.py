@@ -6,7 +6,7 @@ not announced and not answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -22,8 +22,12 @@ __all__ = [
     "FastAnswer",
     "FastPath",
     "FastPathMaker",
+    "Plan",
+    "QuotaUse",
+    "Reader",
     "Role",
     "Route",
+    "Writer",
     "route_of",
     "routes_of",
     "serves",
@@ -42,6 +46,26 @@ and nothing was done: the generic path takes over.
 
 FastPathMaker: TypeAlias = Callable[[int, str], FastPath | None]
 """(version, name of the listener) to a handler of that listener's requests: what a refusal says depends on both."""
+
+
+class Plan(Protocol):
+    """What a request asks for, whatever form its bytes had."""
+
+    throttle_ms: int
+    """How long its client has to wait before it is heard again (KIP-219); the answer says so."""
+
+
+Reader: TypeAlias = Callable[[memoryview, int], Any]
+"""(frame, where the request begins) to its plan; None where these bytes are unusual: the compiled decoder reads them.
+
+It knows bytes and nothing else, so it has no side effect.
+"""
+
+Writer: TypeAlias = Callable[[Any, Any, int], bytes | list[Part]]
+"""(plan, outcome, correlation id) to the whole answer or its parts, empty where none is sent."""
+
+QuotaUse: TypeAlias = Callable[[Any, Any], tuple[str, int] | None]
+"""(plan, outcome) to the quota that a request counts for beside its time, and how many bytes; None: not metered."""
 
 
 class CachedRequest(Protocol):
@@ -65,7 +89,7 @@ class CachedRequest(Protocol):
 CachedRequestMaker: TypeAlias = Callable[[Any, "Endpoint", int, memoryview], CachedRequest]
 """(rooms, endpoint, where the request begins, frame) to a cached request for connections that send such frames."""
 
-HandlerT = TypeVar("HandlerT", bound=Callable[..., Coroutine[Any, Any, Any]])
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 
 @value
@@ -74,7 +98,10 @@ class Route:
 
     api_key: ApiKey
     roles: Role
-    handle: Callable[..., Coroutine[Any, Any, Any]]
+    handle: Callable[..., Any]
+    """Of a context and a request, and to be awaited; with a plan, of rooms, caller and plan: then what it returns is
+    the outcome, a deferred one, or a coroutine, whose result is either of the two and before which nothing else of the
+    connection is begun."""
     min_version: int
     max_version: int
     announced_min_version: int
@@ -88,6 +115,14 @@ class Route:
     """Whether quotas are not for what its fast path answers: then only an authorizer closes it."""
     encode: Callable[[int], Callable[[Any], list[Part]]] | None
     """A way of its own from an answer to bytes, by version."""
+    read: Callable[[int], Reader] | None
+    """Of an API with a plan: from bytes to the plan, by version;"""
+    plan_of: Callable[[Any, int], Plan] | None
+    """from what the compiled decoder has read, and the version, to the plan;"""
+    write: Callable[[int], Writer] | None
+    """from plan and outcome to bytes, by version;"""
+    quota_use: QuotaUse | None
+    """and what it costs, if quotas are for it."""
     forwarded: bool
     """Whether a broker hands it on to the active controller, where the handler runs."""
 
@@ -106,6 +141,10 @@ def serves(
     cached_request: Callable[[int], CachedRequestMaker | None] | None = None,
     unmetered: bool = False,
     encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
+    read: Callable[[int], Reader] | None = None,
+    plan_of: Callable[[Any, int], Plan] | None = None,
+    write: Callable[[int], Writer] | None = None,
+    quota_use: QuotaUse | None = None,
     forwarded: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register the decorated handler for every stable version of the API."""
@@ -124,6 +163,10 @@ def serves(
             cached_request=cached_request,
             unmetered=unmetered,
             encode=encode,
+            read=read,
+            plan_of=plan_of,
+            write=write,
+            quota_use=quota_use,
             forwarded=forwarded,
         )
         for role in Role:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.protocol.errors import ErrorCode
+from odradek.server.waiting.deferred import Woken
 
 if TYPE_CHECKING:
     from odradek.server.partitions.hosted_partition import HostedPartition
@@ -45,12 +45,12 @@ class PendingDeletion:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.outcome = ErrorCode.REQUEST_TIMED_OUT
-        self._done: asyncio.Future[bool] | None = None
+        self._done: Woken | None = None
 
     def acked(self, outcome: ErrorCode) -> None:
         self.outcome = outcome
-        if self._done is not None and not self._done.done():
-            self._done.set_result(True)
+        if self._done is not None:
+            self._done.wake()
 
     async def wait(self, hosted: HostedPartition, purgatory: Purgatory, *, timeout_ms: int) -> ErrorCode:
         """What came of it, at the latest when the time is up."""
@@ -62,7 +62,6 @@ class PendingDeletion:
                 await self._done
             finally:
                 hosted.deletions.pop(self, None)
-                self._done.cancel()
         return self.outcome
 
 
@@ -73,7 +72,7 @@ class Acknowledgements:
 
     def __init__(self) -> None:
         self._open = 0
-        self._waiter: asyncio.Future[bool] | None = None
+        self._waiter: Woken | None = None
 
     def expect(self, hosted: HostedPartition, end_offset: int) -> PendingAck:
         """Wait until the partition's replicas have everything below that offset, which was just appended."""
@@ -88,15 +87,11 @@ class Acknowledgements:
 
     def one_acked(self) -> None:
         self._open -= 1
-        if not self._open and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(True)
+        if not self._open and self._waiter is not None:
+            self._waiter.wake()
 
     async def wait(self, purgatory: Purgatory, *, timeout_ms: int) -> None:
         """Come back when each has its outcome, or when the time is up."""
         if self._open:
             self._waiter = purgatory.park(timeout_ms=timeout_ms)
-            try:
-                await self._waiter
-            finally:
-                if not self._waiter.done():
-                    self._waiter.cancel()
+            await self._waiter

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.fetch import FetchPartition, FetchRequest
     from odradek.server.partitions.hosted_partition import HostedPartition
     from odradek.server.partitions.replicas import Replicas
-    from odradek.server.waiting.purgatory import Expiring
+    from odradek.server.waiting.deferred import Wakeable
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -81,8 +81,8 @@ class WatchedPartition:
         waiter = session.waiter
         if waiter is not None and (not self.held_back or added_bytes >= ALL_BYTES):
             session.missing_bytes -= added_bytes
-            if session.missing_bytes <= 0 and not waiter.done():
-                waiter.set_result(True)
+            if session.missing_bytes <= 0 and not waiter.is_done:
+                waiter.wake()
 
 
 class FetchSession:
@@ -121,11 +121,11 @@ class FetchSession:
         self.partitions: dict[tuple[str | Uuid, int], WatchedPartition] = {}
         self.dirty: dict[WatchedPartition, None] = {}
         self.watching = False
-        self.waiter: Expiring | None = None
+        self.waiter: Wakeable | None = None
         """The request that is not answered yet, as there was too little to tell."""
         self.missing_bytes = 0
 
-    def park(self, waiter: Expiring, missing_bytes: int) -> None:
+    def park(self, waiter: Wakeable, missing_bytes: int) -> None:
         """Let it be told once there are so many bytes more. With two connections on one session, the older request is
         let go with what there is."""
         self.watch()
@@ -193,8 +193,8 @@ class FetchSession:
         self._let_go()
 
     def _let_go(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(True)
+        if self.waiter is not None and not self.waiter.is_done:
+            self.waiter.wake()
 
 
 class FetchSessions:

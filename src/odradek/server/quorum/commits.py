@@ -10,7 +10,7 @@ from odradek.ids import LeaderEpoch
 from odradek.metadata.raft.core import Raft
 from odradek.server.quorum.log import MetadataLog
 from odradek.server.quorum.replay import Replay, not_controller
-from odradek.server.waiting.purgatory import Expiring
+from odradek.server.waiting.deferred import Wakeable
 from odradek.server.waiting.stepped import resume
 
 
@@ -31,20 +31,20 @@ class Commits:
         self._replay = replay
         self._spawn = spawn
         self._fail = fail
-        self._parked: list[Expiring] = []
+        self._parked: list[Wakeable] = []
         self._replays_soon = False
 
     def wake(self) -> None:
         """There is something for those who wait for the log's end or its high watermark to move."""
         parked, self._parked = self._parked, []
         for waiter in parked:
-            if not waiter.done():
-                waiter.set_result(True)
+            if not waiter.is_done:
+                waiter.wake()
 
-    def park(self, waiter: Expiring) -> None:
+    def park(self, waiter: Wakeable) -> None:
         """Have `waiter` woken with the next change."""
         if len(self._parked) > 64:
-            self._parked = [each for each in self._parked if not each.done()]
+            self._parked = [each for each in self._parked if not each.is_done]
         self._parked.append(waiter)
 
     def end_offset(self) -> int:

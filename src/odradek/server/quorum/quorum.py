@@ -34,6 +34,7 @@ from odradek.server.quorum.raft_timer import RaftTimer
 from odradek.server.quorum.replay import Replay, SnapshotSettings, not_controller
 from odradek.server.quorum.voters_in_log import VotersInLog, check_place
 from odradek.server.quorum.writer import MetadataWriter
+from odradek.server.waiting.deferred import Woken
 from odradek.values import replace
 
 if TYPE_CHECKING:
@@ -464,7 +465,7 @@ class Quorum:
         """Come back once a leader has said what is committed."""
         raft = self.raft
         while (raft.high_watermark if raft.is_leader else raft.told_high_watermark) < 0 and not self.is_active:
-            waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            waiter = Woken()
             self.commits.park(waiter)
             await waiter
 

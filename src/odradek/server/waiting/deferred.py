@@ -1,4 +1,4 @@
-"""An answer that somebody else's request or a timer will bring, handed over by a plain call.
+"""The one thing a request waits for: completed by somebody else's request, or ended by its deadline, with a plain call.
 
 A request that waits for one costs no task and no turn of the loop, so that a thousand members of a group who wait for
 the last of them are answered in one pass.
@@ -7,10 +7,11 @@ the last of them are answered in one pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, Protocol, TypeVar
 
 from odradek.ports import Part
+from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
 
@@ -18,7 +19,7 @@ ResultT = TypeVar("ResultT")
 class Deferred(Generic[ResultT]):
     """Completed or failed once, and waited for by one; who does not wait any more sets `on_done` to None."""
 
-    __slots__ = ("_failure", "_result", "asked", "frame", "is_done", "is_one_of_many", "on_done")
+    __slots__ = ("_failure", "_result", "asked", "frame", "is_done", "on_done")
 
     def __init__(self) -> None:
         self._result: ResultT | None = None
@@ -26,12 +27,10 @@ class Deferred(Generic[ResultT]):
         self.is_done = False
         """Or failed: nothing more will come."""
         self.on_done: Callable[[Deferred[ResultT]], None] | None = None
-        self.is_one_of_many = False
-        """Whether others of the same connection are likely to be completed in the same breath: they leave together."""
         self.asked: Any = None
         """The request, where `frame` wants to know it."""
         self.frame: Callable[[Deferred[ResultT], int], bytes | list[Part]] | None = None
-        """How a fast path makes the whole answer of it, for a correlation id."""
+        """How a fast path without a plan makes the whole answer of it, for a correlation id."""
 
     def complete(self, result: ResultT) -> None:
         assert not self.is_done, "a request is answered once"
@@ -45,14 +44,22 @@ class Deferred(Generic[ResultT]):
         self._failure = failure
         self.complete(None)  # type: ignore[arg-type]
 
+    def expire(self) -> None:
+        """Its time is up, says purgatory, which alone calls this; a kind of wait says here what lateness means."""
+        self.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
     def result(self) -> ResultT:
         """What it was completed with; raises why it failed."""
         if self._failure is not None:
             raise self._failure
         return self._result  # type: ignore[return-value]
 
-    async def wait(self) -> ResultT:
-        """For those who are driven by a task."""
+    def abandon(self) -> None:
+        """Nobody waits any more; who brings it need not know that."""
+        self.on_done = None
+
+    def __await__(self) -> Generator[Any, None, ResultT]:
+        """For a coroutine, which may be cancelled meanwhile."""
         if not self.is_done:
             done = asyncio.get_running_loop().create_future()
 
@@ -61,5 +68,36 @@ class Deferred(Generic[ResultT]):
                     done.set_result(None)
 
             self.on_done = wake
-            await done
+            try:
+                yield from done
+            finally:
+                if not self.is_done:
+                    self.abandon()
         return self.result()
+
+
+class Wakeable(Protocol):
+    """Somebody who looks again when there is news, or when the time is up."""
+
+    is_done: bool
+
+    def wake(self) -> None: ...
+
+
+class Woken(Deferred[bool]):
+    """Whether there was news before the time was up."""
+
+    __slots__ = ()
+
+    def wake(self) -> None:
+        if not self.is_done:
+            self.complete(True)
+
+    def expire(self) -> None:
+        if not self.is_done:
+            self.complete(False)
+
+    def abandon(self) -> None:
+        """Nor has anybody to remember it until its time is up."""
+        self.on_done = None
+        self.is_done = True

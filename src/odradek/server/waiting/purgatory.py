@@ -8,25 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from odradek.ports import Clock
 from odradek.server.containment import Containment, Cost
+from odradek.server.waiting.deferred import Deferred, Woken
 
 _SWEEP_EVERY = 1024
 """So many in one line, or lines: what has ended is looked for behind those that have not."""
 
 
-class Expiring(Protocol):
-    """Something that ends by itself, or by its deadline; a future will do."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: bool, /) -> None:
-        """False: its time is up."""
-
-
-_Line: TypeAlias = "deque[tuple[int, Expiring]]"
+_Line: TypeAlias = "deque[tuple[int, Deferred[Any]]]"
 """Those who may wait equally long, with their deadlines: who came first is due first."""
 
 
@@ -49,16 +41,16 @@ class Purgatory:
         self._timer_ms = 0
 
     def __len__(self) -> int:
-        return sum(not waiting.done() for line in self._lines.values() for _, waiting in line)
+        return sum(not waiting.is_done for line in self._lines.values() for _, waiting in line)
 
-    def park(self, *, timeout_ms: int) -> asyncio.Future[bool]:
-        """A future that `wake` makes True and the passing of time makes False."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.bound(future, timeout_ms=timeout_ms)
-        return future
+    def park(self, *, timeout_ms: int) -> Woken:
+        """A wait that `wake` makes True and the passing of time makes False."""
+        woken = Woken()
+        self.watch(woken, timeout_ms=timeout_ms)
+        return woken
 
-    def bound(self, waiting: Expiring, *, timeout_ms: int) -> None:
-        """Let it end with False when that time has passed."""
+    def watch(self, waiting: Deferred[Any], *, timeout_ms: int) -> None:
+        """Let it expire when that time has passed, unless it is done by then."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         line = self._lines.get(timeout_ms)
         if line is None:
@@ -69,16 +61,11 @@ class Purgatory:
             if self._timer is None or deadline_ms < self._timer_ms:
                 self._arm(deadline_ms)
             return
-        while line and line[0][1].done():
+        while line and line[0][1].is_done:
             line.popleft()
         line.append((deadline_ms, waiting))
         if not len(line) % _SWEEP_EVERY:
             _let_go_of_ended(line)
-
-    @staticmethod
-    def wake(future: asyncio.Future[bool]) -> None:
-        if not future.done():
-            future.set_result(True)
 
     def close(self) -> None:
         """Let everybody go, as if their time were up."""
@@ -89,8 +76,8 @@ class Purgatory:
         self._due.clear()
         for line in lines.values():
             for _, waiting in line:
-                if not waiting.done():
-                    waiting.set_result(False)
+                if not waiting.is_done:
+                    waiting.expire()
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -103,11 +90,11 @@ class Purgatory:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         due = self._due
-        late: list[Expiring] = []
+        late: list[Deferred[Any]] = []
         while due and due[0][0] <= now_ms:
             _, timeout_ms = heappop(due)
             line = self._lines[timeout_ms]
-            while line and (line[0][1].done() or line[0][0] <= now_ms):
+            while line and (line[0][1].is_done or line[0][0] <= now_ms):
                 late.append(line.popleft()[1])
             if line:
                 heappush(due, (line[0][0], timeout_ms))
@@ -117,9 +104,9 @@ class Purgatory:
             self._arm(due[0][0])
         # Last, because who is let go may wait again at once.
         for waiting in late:
-            if not waiting.done():
+            if not waiting.is_done:
                 with self._containment.at_most(Cost.REQUEST, "its time is up"):
-                    waiting.set_result(False)
+                    waiting.expire()
 
     def _sweep(self) -> None:
         """Let go of lines in which nobody waits any more, however long they would have waited."""
@@ -132,6 +119,6 @@ class Purgatory:
 
 def _let_go_of_ended(line: _Line) -> None:
     """Also behind one that has not ended."""
-    alive = [entry for entry in line if not entry[1].done()]
+    alive = [entry for entry in line if not entry[1].is_done]
     line.clear()
     line.extend(alive)

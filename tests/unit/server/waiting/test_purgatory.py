@@ -6,6 +6,7 @@ import asyncio
 
 from odradek.adapters.clock import SystemClock
 from odradek.server.containment import Containment
+from odradek.server.waiting.deferred import Deferred, Woken
 from odradek.server.waiting.purgatory import Purgatory
 
 
@@ -14,10 +15,10 @@ def test_a_wait_ends_when_it_is_woken_or_its_time_is_up() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
         long, short, woken = (purgatory.park(timeout_ms=wait) for wait in (60_000, 5, 60_000))
         assert len(purgatory) == 3
-        purgatory.wake(woken)
+        woken.wake()
         assert await woken is True
         assert await asyncio.wait_for(short, 5) is False
-        assert not long.done()
+        assert not long.is_done
         purgatory.close()
         assert await long is False
 
@@ -30,7 +31,7 @@ def test_an_earlier_deadline_moves_the_timer() -> None:
         waits = [purgatory.park(timeout_ms=wait) for wait in (10_000, 30, 20, 10)]
         for wait in waits[:0:-1]:
             assert await asyncio.wait_for(wait, 5) is False
-        assert not waits[0].done()
+        assert not waits[0].is_done
         purgatory.close()
 
     asyncio.run(test())
@@ -41,7 +42,7 @@ def test_waits_of_one_timeout_end_in_their_order_and_others_in_theirs() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
         ended: list[int] = []
         for number, wait in enumerate((40, 20, 40, 20, 60_000)):
-            purgatory.park(timeout_ms=wait).add_done_callback(lambda _, number=number: ended.append(number))  # type: ignore[misc]
+            purgatory.park(timeout_ms=wait).on_done = lambda _, number=number: ended.append(number)  # type: ignore[misc]
         last = purgatory.park(timeout_ms=40)
         assert await asyncio.wait_for(last, 5) is False
         assert ended == [1, 3, 0, 2]
@@ -54,16 +55,14 @@ def test_waits_of_one_timeout_end_in_their_order_and_others_in_theirs() -> None:
 def test_who_is_let_go_may_wait_again_at_once() -> None:
     async def test() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
-        second: list[asyncio.Future[bool]] = []
+        second: list[Woken] = []
 
-        class Again:
-            def done(self) -> bool:
-                return bool(second)
-
-            def set_result(self, result: bool, /) -> None:
+        class Again(Deferred[None]):
+            def expire(self) -> None:
                 second.extend((purgatory.park(timeout_ms=5), purgatory.park(timeout_ms=0)))
+                self.complete(None)
 
-        purgatory.bound(Again(), timeout_ms=5)
+        purgatory.watch(Again(), timeout_ms=5)
         behind = purgatory.park(timeout_ms=5)
         assert await asyncio.wait_for(behind, 5) is False
         for waiting in second:
@@ -77,7 +76,7 @@ def test_finished_waits_do_not_pile_up() -> None:
     async def test() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
         for _ in range(10):
-            purgatory.wake(purgatory.park(timeout_ms=60_000))
+            purgatory.park(timeout_ms=60_000).wake()
         assert _kept(purgatory) == 1
 
     asyncio.run(test())
@@ -88,7 +87,7 @@ def test_finished_waits_do_not_pile_up_behind_one_that_goes_on() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
         alive = purgatory.park(timeout_ms=60_000)
         for _ in range(10_000):
-            purgatory.wake(purgatory.park(timeout_ms=60_000))
+            purgatory.park(timeout_ms=60_000).wake()
         assert _kept(purgatory) < 2_000
         assert len(purgatory) == 1
         purgatory.close()
@@ -102,7 +101,7 @@ def test_finished_waits_do_not_pile_up_where_each_would_have_taken_another_time(
         purgatory = Purgatory(SystemClock(), Containment())
         alive = [purgatory.park(timeout_ms=60_000), purgatory.park(timeout_ms=70_000)]
         for number in range(10_000):
-            purgatory.wake(purgatory.park(timeout_ms=100_000 + number))
+            purgatory.park(timeout_ms=100_000 + number).wake()
         assert _kept(purgatory) < 2_000
         assert len(purgatory._due) == len(purgatory._lines) < 2_000
         assert len(purgatory) == 2
@@ -117,7 +116,7 @@ def test_a_line_ends_with_the_last_who_waited_there() -> None:
     async def test() -> None:
         purgatory = Purgatory(SystemClock(), Containment())
         for wait in range(1, 100):
-            purgatory.wake(purgatory.park(timeout_ms=wait))
+            purgatory.park(timeout_ms=wait).wake()
         assert await asyncio.wait_for(purgatory.park(timeout_ms=100), 5) is False
         assert not purgatory._lines
         assert not purgatory._due

@@ -1,0 +1,87 @@
+"""What a request waits for: brought once, by somebody else or by the end of its time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.adapters.clock import SystemClock
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.server.containment import Containment
+from odradek.server.waiting.deferred import Deferred, Woken
+from odradek.server.waiting.purgatory import Purgatory
+
+
+def test_a_coroutine_waits_for_it() -> None:
+    async def test() -> None:
+        done, later, failing = Deferred[int](), Deferred[int](), Deferred[int]()
+        done.complete(1)
+        asyncio.get_running_loop().call_soon(later.complete, 2)
+        asyncio.get_running_loop().call_soon(failing.fail, KafkaError(ErrorCode.NOT_COORDINATOR))
+        assert [await done, await later] == [1, 2]
+        with pytest.raises(KafkaError) as failed:
+            await failing
+        assert failed.value.code is ErrorCode.NOT_COORDINATOR
+
+    asyncio.run(test())
+
+
+def test_who_is_cancelled_is_remembered_by_nobody() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock(), Containment())
+        woken = purgatory.park(timeout_ms=60_000)
+
+        async def wait() -> bool:
+            return await woken
+
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        assert len(purgatory) == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert len(purgatory) == 0
+        woken.wake()
+        purgatory.close()
+
+    asyncio.run(test())
+
+
+def test_what_is_brought_for_one_who_was_cancelled_is_not_missed() -> None:
+    async def test() -> None:
+        deferred = Deferred[int]()
+
+        async def wait() -> int:
+            return await deferred
+
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        deferred.complete(1)
+        assert deferred.result() == 1
+
+    asyncio.run(test())
+
+
+def test_it_is_brought_once() -> None:
+    deferred, woken = Deferred[int](), Woken()
+    deferred.complete(1)
+    with pytest.raises(AssertionError):
+        deferred.complete(2)
+    for _ in range(2):
+        woken.wake()
+        woken.expire()
+    assert woken.result() is True
+
+
+def test_one_whose_kind_says_nothing_of_lateness_times_out() -> None:
+    async def test() -> None:
+        purgatory = Purgatory(SystemClock(), Containment())
+        deferred = Deferred[int]()
+        purgatory.watch(deferred, timeout_ms=1)
+        with pytest.raises(KafkaError) as late:
+            await deferred
+        assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(test())
