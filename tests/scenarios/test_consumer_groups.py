@@ -104,7 +104,7 @@ class Story(classic.Story):
     def _metadata(self, records: list[Message]) -> list[str]:
         offset = Offset(self._loader.image.provenance.offset + len(records))
         changes = self._loader.replay(records, Provenance(offset, LeaderEpoch(1), 0))
-        self._shard.learn(self._loader.image, changes.topics)
+        self._shard.learn(self._loader.image, changes)
         return []
 
     def _restart(self, **settings: int) -> list[str]:

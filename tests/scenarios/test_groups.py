@@ -15,6 +15,9 @@ from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.record_format import Newest, encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment
 from odradek.decisions import Ticket
+from odradek.ids import ZERO_UUID
+from odradek.metadata.image import Changes
+from odradek.metadata.image.topics import TopicChanges, TopicImage
 from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_groups import DeletableGroupResult
@@ -45,6 +48,11 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequ
 Words = dict[str, str]
 START_MS = 1_000_000
 GROUP = "g"
+
+
+def deletion_of(topic: str) -> Changes:
+    gone = TopicImage(topic, ZERO_UUID, ())
+    return Changes(TopicChanges(created=(), changed=(), deleted=(gone,)), configs=(), brokers_changed=False)
 
 
 class Story:
@@ -82,7 +90,8 @@ class Story:
             case "heartbeat" | "leave" | "commit" | "fetch" | "delete-offsets":
                 return self._ask(words, name, self._request(name, words))
             case "forget":
-                return self._decide(lambda ticket, now: self._shard.forget_topics([words["0"]]))
+                self._shard.learn(self._shard.consumers.image, deletion_of(words["0"]))
+                return self._decide(lambda ticket, now: self._shard.expire(now))
             case "describe":
                 return self._ask(words, name, lambda ticket, now: self._shard.describe(ticket, words["0"]))
             case "delete":
@@ -115,8 +124,8 @@ class Story:
         newest = Newest()
         for batch in self._log:
             newest.add(batch)
-        for record in newest.records(GROUP_RECORDS):
-            self._shard.replay(record)
+        for record, producer in newest.records(GROUP_RECORDS):
+            self._shard.replay(record, producer)
         told = self._decide(lambda ticket, now: self._shard.loaded(now))
         return [*told, f"{len(self._log)} batches, {len(newest)} keys"]
 

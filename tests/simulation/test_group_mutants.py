@@ -23,7 +23,7 @@ from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
 from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.record_format import Newest
-from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome
+from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome, ProducerKey
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.messages.sync_group import SyncGroupResponse
@@ -45,11 +45,11 @@ def test_a_disk_that_lies_about_the_syncs_of_commits() -> None:
 def test_a_coordinator_that_forgets_a_commit_when_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Newest.records
 
-    def forgetful(self: Newest, *arguments: Any) -> Iterator[CoordinatorRecord]:
+    def forgetful(self: Newest, *arguments: Any) -> Iterator[tuple[CoordinatorRecord, ProducerKey | None]]:
         forgotten = False
-        for record in records(self, *arguments):
+        for record, producer in records(self, *arguments):
             if forgotten or not isinstance(record.key, OffsetCommitKey):
-                yield record
+                yield record, producer
             else:
                 forgotten = True
 

@@ -109,7 +109,7 @@ def test_another_minimum_that_takes_the_last_candidates(monkeypatch: pytest.Monk
 
 
 def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stubborn(self: ShardRunner, chunk_bytes: int) -> None:
+    async def stubborn(self: ShardRunner[GroupShard], chunk_bytes: int) -> None:
         partition_log, newest = self.hosted.partition.log, Newest()
         offset: int = partition_log.log_start_offset
         while offset < partition_log.log_end_offset:
@@ -120,9 +120,9 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
             if end is None:
                 break
             offset = end
-            await self._coordinators.give_way()
-        for record in newest.records(GROUP_RECORDS):
-            self.shard.replay(record)
+            await self._coordinator.give_way()
+        for record, producer in newest.records(GROUP_RECORDS):
+            self.shard.replay(record, producer)
         self.begin()
 
     monkeypatch.setattr(ShardRunner, "load", stubborn)
@@ -130,7 +130,7 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
 
 
 def test_offsets_that_a_recreated_topic_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShardRunner, "forget", lambda self, topics: None)
+    monkeypatch.setattr(GroupShard, "_forget_soon", lambda self: None)
     assert caught("which nobody committed", steps=("_recreate",))
 
 

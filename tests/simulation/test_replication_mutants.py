@@ -263,7 +263,7 @@ def test_a_commit_that_is_answered_before_the_isr_has_it(monkeypatch: pytest.Mon
 def test_a_coordinator_that_begins_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups and offsets are not read from the log when its leadership moves."""
 
-    async def nothing(self: ShardRunner, chunk_bytes: int) -> None:
+    async def nothing(self: ShardRunner[Any], chunk_bytes: int) -> None:
         self.begin()
 
     monkeypatch.setattr(ShardRunner, "load", nothing)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import TypeAlias
 
-from odradek.coordinator.shard import CoordinatorRecord
+from odradek.coordinator.shard import CoordinatorRecord, ProducerKey, RecordKinds
+from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import ErrorCode, MalformedFrame
 from odradek.protocol.records.batch import (
@@ -23,8 +26,8 @@ from odradek.protocol.records.compression import Compression, compression_of, de
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.record import Record, read_key_and_value
 
-RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
-"""The classes of key and value by the number that a key begins with."""
+_Pending: TypeAlias = tuple[int, ProducerKey | None, bytes, bytes | None]
+"""Offset, producer, key and value."""
 
 _VERSION = struct.Struct(">h")
 _SIGN = 1 << 31
@@ -45,10 +48,21 @@ def partition_for(key: str, partitions: int) -> int:
 
 
 def encode_batch(
-    records: Sequence[CoordinatorRecord], *, timestamp_ms: int, compression: Compression = Compression.NONE
+    records: Sequence[CoordinatorRecord],
+    *,
+    timestamp_ms: int,
+    compression: Compression = Compression.NONE,
+    producer: ProducerKey | None = None,
 ) -> bytearray:
     """One batch: all of the records or none are ever seen."""
-    return build_batch([_encoded(record) for record in records], timestamp=timestamp_ms, compression=compression)
+    return build_batch(
+        [_encoded(record) for record in records],
+        timestamp=timestamp_ms,
+        compression=compression,
+        producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+        producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+        transactional=producer is not None,
+    )
 
 
 def _encoded(record: CoordinatorRecord) -> Record:
@@ -89,18 +103,18 @@ def _unpack(content: bytes) -> tuple[int]:
 
 
 class Newest:
-    """The last value of every key of a log, in the order in which those were written.
+    """The last value of every key of a log, and what transactions have written in it that are still open.
 
     A log that nobody has compacted yet holds each key many times; only what is left at the end is decoded. What was
-    written in a transaction counts from its commit on, unless something newer was written outside meanwhile.
+    written in a transaction counts from its commit on, unless something newer has come into force meanwhile.
     """
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, bytes] = {}
-        self._pending: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
-        """By producer id: offset, key and value of what transactions have written that have not ended yet."""
-        self._outside: dict[bytes, int] = {}
-        """Where a key was last written outside of transactions while some were open."""
+        self._pending: dict[int, list[_Pending]] = {}
+        """By producer id: what transactions have written that have not ended yet."""
+        self._offsets: dict[bytes, int] = {}
+        """Where the value in force of a key was written, of those that got one while transactions were open."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -110,11 +124,12 @@ class Newest:
         end: int | None = None
         for batch in iter_batches(batches):
             fields = BATCH_HEADER.unpack_from(batch)
-            base_offset, attributes, last_delta, producer_id, count = (
+            base_offset, attributes, last_delta, producer_id, producer_epoch, count = (
                 fields[0],
                 fields[5],
                 fields[6],
                 fields[9],
+                fields[10],
                 fields[12],
             )
             end = base_offset + last_delta + 1
@@ -122,34 +137,43 @@ class Newest:
                 self._end_transaction(producer_id, batch)
             elif attributes & TRANSACTIONAL_BIT:
                 written = self._pending.setdefault(producer_id, [])
-                written += [(base_offset, key, content) for key, content in _keys_and_values(batch, attributes, count)]
+                producer = ProducerKey(producer_id, producer_epoch)
+                written += [
+                    (base_offset, producer, key, content) for key, content in _keys_and_values(batch, attributes, count)
+                ]
             else:
                 for key, content in _keys_and_values(batch, attributes, count):
-                    self._set(key, content)
-                    if self._pending:
-                        self._outside[key] = base_offset
+                    self._set(key, content, base_offset)
         return end
 
-    def _set(self, key: bytes, content: bytes | None) -> None:
+    def _set(self, key: bytes, content: bytes | None, offset: int) -> None:
         self._by_key.pop(key, None)
         if content is not None:
             self._by_key[key] = content
+        if self._pending:
+            self._offsets[key] = offset
 
     def _end_transaction(self, producer_id: int, batch: memoryview) -> None:
         marker = read_end_txn_marker(batch)
         written = self._pending.pop(producer_id, [])
         if marker is not None and marker.committed:
-            for offset, key, content in written:
-                if self._outside.get(key, -1) < offset:
-                    self._set(key, content)
+            for offset, _, key, content in written:
+                if self._offsets.get(key, -1) <= offset:
+                    self._set(key, content, offset)
         if not self._pending:
-            self._outside.clear()
+            self._offsets.clear()
 
-    def records(self, kinds: RecordKinds) -> Iterator[CoordinatorRecord]:
-        for key, content in self._by_key.items():
-            record = decode_record(kinds, key, content)
-            if record is not None:
-                yield record
+    def records(self, kinds: RecordKinds) -> Iterator[tuple[CoordinatorRecord, ProducerKey | None]]:
+        """All that a shard has to replay, and for whom: what may come into force with a commit in the log's order."""
+        contested = self._offsets
+        for key, newest in self._by_key.items():
+            if key not in contested and (record := decode_record(kinds, key, newest)) is not None:
+                yield record, None
+        written = list(chain.from_iterable(self._pending.values()))
+        written += [(offset, None, key, self._by_key.get(key)) for key, offset in contested.items()]
+        for _, producer, key, content in sorted(written, key=itemgetter(0)):
+            if (record := decode_record(kinds, key, content)) is not None:
+                yield record, producer
 
 
 def _keys_and_values(batch: memoryview, attributes: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:

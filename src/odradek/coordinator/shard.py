@@ -7,14 +7,18 @@ with the leadership, and `refused` says what happens to it when an append fails.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
-from odradek.decisions import Decision, Ticket
+from odradek.decisions import Ticket
+from odradek.metadata.image import Changes, Image
 from odradek.protocol.codec import Message, Struct
 from odradek.protocol.errors import ErrorCode
 from odradek.values import value
+
+RecordKinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
+"""The classes of key and value by the number that a key begins with."""
 
 
 @value
@@ -34,18 +38,60 @@ class Moment:
     monotonic_ms: int
 
 
-CoordinatorDecision: TypeAlias = Decision[CoordinatorRecord, Struct]
-"""Answers are whole responses, or the part of one that is about this shard."""
+@value
+class ProducerKey:
+    """Who writes in a transaction: what it wrote counts once a marker says that it was committed."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Effect:
+    """What is to happen outside of a shard once its log has what it decided; each coordinator has its own kinds.
+
+    Those of a shard that resigns do not begin any more: whoever loads the log next decides on them again.
+    """
+
+    __slots__ = ()
+
+
+@value
+class CoordinatorDecision:
+    """The outcome of one event, as `decisions.Decision`; answers are responses or parts of them."""
+
+    records: tuple[CoordinatorRecord, ...]
+    answers: tuple[tuple[Ticket, Struct], ...] = ()
+    next_deadline_ms: int | None = None
+    producer: ProducerKey | None = None
+    """In whose transaction the records are written."""
+    effects: tuple[Effect, ...] = ()
+    """Begun once everything that was replayed up to here is committed."""
 
 
 class Shard(Protocol):
     """What the shell needs of a coordinator's state."""
 
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Take over what is in the log."""
+    kinds: ClassVar[RecordKinds]
+    """The records in its log; others are passed over."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to be asked to `expire`."""
+
+    def replay(self, record: CoordinatorRecord, producer: ProducerKey | None) -> None:
+        """Take over what is in the log, in the log's order; what a producer wrote does not count yet."""
+
+    def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
+        """The transaction that producer id wrote in has ended: what it wrote counts, or never was.
+
+        The marker's epoch may be later than that of what was written.
+        """
 
     def loaded(self, now: Moment) -> CoordinatorDecision:
         """The log has been replayed to its end and this node leads it."""
+
+    def learn(self, image: Image, changes: Changes | None) -> None:
+        """The cluster agreed on something, before this is loaded as well; None if everything may be another."""
 
     def expire(self, now: Moment) -> CoordinatorDecision:
         """Do what is due; at most one piece of work that makes records, so that the next sees them replayed."""
@@ -57,6 +103,9 @@ class Shard(Protocol):
 
     def resign(self) -> CoordinatorDecision:
         """This node does not lead the partition any more: everyone who waits is sent to look for the coordinator."""
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether somebody still waits with it; looked for only after a failure."""
 
 
 class Outcome:
@@ -72,7 +121,7 @@ class Outcome:
         self.answers.append((ticket, response))
 
     def decision(self, next_deadline_ms: int | None) -> CoordinatorDecision:
-        return Decision(tuple(self.records), tuple(self.answers), next_deadline_ms)
+        return CoordinatorDecision(tuple(self.records), tuple(self.answers), next_deadline_ms)
 
 
 class Timers:

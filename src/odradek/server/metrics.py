@@ -200,7 +200,7 @@ def _connections(rooms: Rooms) -> Iterator[Family]:
 
 
 def _coordinators(rooms: Rooms) -> Iterator[Family]:
-    groups, offsets = rooms.coordinators.counts()
+    groups, offsets = rooms.groups.counts()
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
     yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)

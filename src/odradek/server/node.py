@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from odradek.ids import NO_NODE, LeaderEpoch, NodeId, Uuid
 from odradek.metadata.bootstrap import BOOTSTRAP_FILE, default_bootstrap_records, read_bootstrap
@@ -30,6 +31,7 @@ from odradek.server.configs.node_config import NodeConfig
 from odradek.server.configs.quorum_settings import quorum_settings
 from odradek.server.containment import Containment, Cost
 from odradek.server.controller.controller import Controller
+from odradek.server.coordinators.coordinator import Coordinator
 from odradek.server.coordinators.groups import GroupCoordinator
 from odradek.server.coordinators.producer_ids import ProducerIds
 from odradek.server.following.fetchers import Fetchers
@@ -103,6 +105,7 @@ class Node:
         self._directories: list[LogDirectory] = []
         self._locks = DirectoryLocks(world.disk)
         self._channels: list[ControllerChannel] = []
+        self._coordinators: tuple[Coordinator[Any], ...] = ()
         self._held_back: list[tuple[Image, Changes]] | None = None
         """What was committed while the partitions are being opened, to be carried out after that."""
         self._hosts_partitions = False
@@ -168,7 +171,8 @@ class Node:
             await self._register(identity)
             self._last_lives.is_damaged = False
         self.rooms.fetchers.start()
-        self.rooms.coordinators.start(self.rooms.image)
+        for coordinator in self._coordinators:
+            coordinator.start(self.rooms.image)
         self._housekeeping = Housekeeping(
             self.config, self.rooms.replicas, LogChores(self.world.clock, self.rooms.replicas)
         )
@@ -253,7 +257,8 @@ class Node:
     async def _close_rooms(self) -> None:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
-        await self.rooms.coordinators.close()
+        for coordinator in self._coordinators:
+            await coordinator.close()
         self.rooms.fetchers.close()
         await self.rooms.isr_changes.close()
         self.rooms.producer_ids.close()
@@ -419,7 +424,8 @@ class Node:
         self.rooms.fetchers = Fetchers(self.config, self.world, self.rooms.replicas)
         self.rooms.isr_changes = IsrChanges(self.world, self.rooms.replicas, self.rooms.channel, node_id=self.node_id)
         topics = InternalTopics(self.rooms, timeout_ms=self.config.request_timeout_ms)
-        self.rooms.coordinators = GroupCoordinator(self.config, self.world, self.rooms.replicas, topics)
+        self.rooms.groups = GroupCoordinator(self.config, self.world, self.rooms.replicas, topics)
+        self._coordinators = (self.rooms.groups,)
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""
@@ -464,8 +470,9 @@ class Node:
             self._held_back.append((image, changes))
         elif self._hosts_partitions:
             await self._carry_out(image, changes)
-            with self.rooms.containment.at_most(Cost.TASK, "coordinators hear of what was committed"):
-                self.rooms.coordinators.apply(image, changes)
+            for coordinator in self._coordinators:
+                with self.rooms.containment.at_most(Cost.TASK, "coordinators hear of what was committed"):
+                    coordinator.apply(image, changes)
             with self.rooms.containment.at_most(Cost.TASK, "the controller hears where partitions are"):
                 self._directory_choices.tell_changes(image, changes)
             with self.rooms.containment.at_most(Cost.TASK, "heartbeats hear of what was committed"):
@@ -490,7 +497,8 @@ class Node:
 
     def _opened(self, hosted: HostedPartition) -> None:
         """A partition for which there was no room at first."""
-        self.rooms.coordinators.opened(hosted)
+        for coordinator in self._coordinators:
+            coordinator.opened(hosted)
         topic = self.rooms.replicas.image.topics.by_id[hosted.topic_id]
         self._directory_choices.tell((PartitionsOf(topic, (hosted.index,), None),))
 

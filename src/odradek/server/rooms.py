@@ -76,7 +76,7 @@ class Rooms:
         self.replicas: Replicas
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
-        self.coordinators: GroupCoordinator
+        self.groups: GroupCoordinator
         self._next_image: asyncio.Future[None] | None = None
 
     @property

@@ -17,7 +17,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.batch import read_header
 from odradek.replication.isr import IsrProposal
 from odradek.server.configs.node_config import NodeConfig
-from odradek.server.coordinators.shard_runner import ShardRunner
+from odradek.server.coordinators.groups import GroupRunner
 from odradek.server.membership.identity import Identity
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim.directory_changes import LOG_DIRS
@@ -228,7 +228,7 @@ class ReplicatedNode(ProbedNode):
     def _open_replicas(self) -> None:
         super()._open_replicas()
         propose, append = self.rooms.replicas.on_proposal, self.rooms.replicas.append
-        load = self.rooms.coordinators._load_in_turns
+        load = self.rooms.groups._load_in_turns
 
         def proposed(hosted: HostedPartition, proposal: IsrProposal) -> None:
             if self._cluster.on_proposal is not None:
@@ -246,7 +246,7 @@ class ReplicatedNode(ProbedNode):
             self._note_zombie(hosted, batch)
             return append(hosted, batch, now_ms, origin, acks_all, examined)
 
-        async def loaded(runner: ShardRunner) -> None:
+        async def loaded(runner: GroupRunner) -> None:
             await load(runner)
             if runner.shard.offsets:
                 self._cluster.trace.mark("coordinator reloaded")
@@ -254,16 +254,16 @@ class ReplicatedNode(ProbedNode):
 
         self.rooms.replicas.on_proposal = proposed
         self.rooms.replicas.append = appended  # type: ignore[method-assign]
-        self.rooms.coordinators._load_in_turns = loaded  # type: ignore[method-assign]
-        self.rooms.coordinators.give_way = self._give_way  # type: ignore[method-assign]
+        self.rooms.groups._load_in_turns = loaded  # type: ignore[method-assign]
+        self.rooms.groups.give_way = self._give_way  # type: ignore[method-assign]
 
     async def _give_way(self) -> None:
         """As if there were much more to load."""
         await asyncio.sleep(self._loads.random() * self._cluster.load_pause_s)
 
-    def _judge_load(self, runner: ShardRunner) -> None:
+    def _judge_load(self, runner: GroupRunner) -> None:
         """Whoever takes its place meanwhile must be the only one that runs on this log."""
-        current = self.rooms.coordinators._runners.get(runner.hosted.index)
+        current = self.rooms.groups._runners.get(runner.hosted.index)
         if current is runner:
             return
         self._cluster.trace.mark("load of a coordinator cut short")

@@ -179,8 +179,8 @@ class World:
         newest = Newest()
         for batch in self.log:
             newest.add(batch)
-        for record in newest.records(GROUP_RECORDS):
-            self.shard.replay(record)
+        for record, producer in newest.records(GROUP_RECORDS):
+            self.shard.replay(record, producer)
         self.carry_out(self.shard.loaded(self.now), None)
         for (group_id, index), offset in self.committed.items():
             assert self.shard.offsets.of(group_id)["t"][index].offset == offset

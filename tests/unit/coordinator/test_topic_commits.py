@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from odradek.coordinator.group.offsets import offset_record
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit, encode_commits
+from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit
 from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
@@ -18,6 +18,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from odradek.protocol.records.batch import HEADER_SIZE
 
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 names = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -50,7 +51,11 @@ def test_the_batch_is_the_declared_one(
     declared = topic_of(topic, topic_id, parts)
     records = [offset_record(group_id, declared, part, now_ms=now_ms, retention_ms=-1) for part in declared.partitions]
     commit = TopicCommit(group_id, "", None, -1, 9, topic, Uuid(topic_id), parts)
-    assert encode_commits([commit], now_ms=now_ms) == encode_batch(records, timestamp_ms=now_ms)
+    batch = encode_batch(records, timestamp_ms=now_ms)
+    assert commit.count == len(records)
+    assert commit.encode(0, now_ms) == batch[HEADER_SIZE:]
+    twice = encode_batch([*records, *records], timestamp_ms=now_ms)
+    assert commit.encode(0, now_ms) + commit.encode(len(records), now_ms) == twice[HEADER_SIZE:]
 
 
 def test_both_ways_leave_the_same_state() -> None:
@@ -66,13 +71,13 @@ def test_both_ways_leave_the_same_state() -> None:
     for record in shards[0].commit(Ticket(2), request, 9, now).records:
         shards[0].replay(record)
     commit = TopicCommit("g", "", None, -1, 9, "t", topic_id, parts)
-    assert shards[1].may_commit(commit, now)
+    assert commit.check(shards[1], now)
     assert shards[1].offsets.of("g") != shards[0].offsets.of("g")
-    shards[1].replay_commit(commit, now)
+    commit.replay(shards[1], now)
     assert shards[1].offsets.of("g") == shards[0].offsets.of("g")
 
 
 def test_a_group_that_is_yet_to_be_made_is_left_to_the_generic_path() -> None:
     shard = GroupShard(GroupSettings())
     commit = TopicCommit("g", "", None, -1, 9, "t", Uuid(b"t" * 16), [(0, 5, -1, "")])
-    assert not shard.may_commit(commit, Moment(1_000, 50))
+    assert not commit.check(shard, Moment(1_000, 50))

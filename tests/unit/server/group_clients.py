@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.unit.server.rig import Client, Rig
 
+from odradek.ids import NodeId
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -20,6 +22,8 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.values import replace
 
 QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -109,3 +113,29 @@ async def node_with_topic(rig: Rig) -> Client:
     client = rig.connect()
     await find_coordinator(client)
     return client
+
+
+def give_a_follower(rig: Rig, hosted: HostedPartition) -> Callable[[], None]:
+    """A second replica in sync, which has what there is whenever the returned call is made."""
+    follower = NodeId(2)
+    state = hosted.partition.state
+    both = replace(
+        state,
+        partition_epoch=state.partition_epoch + 1,
+        replicas=(*state.replicas, follower),
+        isr=(*state.isr, follower),
+    )
+    hosted.partition.apply(both, now_ms=rig.clock.monotonic_ms())
+
+    def fetch() -> None:
+        log = hosted.partition.log
+        rig.node.rooms.replicas.update_follower_fetch_state(
+            hosted,
+            follower,
+            fetch_offset=log.log_end_offset,
+            log_start_offset=log.log_start_offset,
+            broker_epoch=1,
+        )
+
+    fetch()
+    return fetch

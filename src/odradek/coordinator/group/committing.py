@@ -104,10 +104,11 @@ class Commits:
         return True
 
     def replay_topic(self, commit: TopicCommit, now: Moment) -> None:
-        """What `encode_commits` made of it is in the log."""
+        """What it was encoded to is in the log."""
         held = self._offsets.of_topic(commit.group_id, commit.topic)
         for index, offset, leader_epoch, metadata in commit.partitions:
             held[index] = CommittedOffset(offset, leader_epoch, metadata, now.wall_ms, NO_EXPIRY, commit.topic_id)
+            self._offsets.pending.written(commit.group_id, commit.topic, index)
 
     def _check(
         self,

@@ -22,7 +22,7 @@ from odradek.coordinator.group.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.coordinator.record_format import RecordKinds
+from odradek.coordinator.shard import RecordKinds
 
 GROUP_RECORDS: RecordKinds = {
     0: (OffsetCommitKey, OffsetCommitValue),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
-from odradek.coordinator.shard import CoordinatorRecord
+from odradek.coordinator.shard import CoordinatorRecord, ProducerKey
 from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from odradek.protocol.messages.offset_fetch import (
@@ -43,11 +44,56 @@ class CommittedOffset:
 PartitionOffsets = dict[int, CommittedOffset]
 
 
+PendingKey: TypeAlias = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+class PendingOffsets:
+    """What open transactions have committed, which counts once they are committed themselves."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[PendingKey, tuple[int, CommittedOffset]]] = {}
+        """With a number that says in which order they were written."""
+        self._in_force: dict[PendingKey, int] = {}
+        """The same of offsets that came into force while transactions were open: older ones do not replace them."""
+        self._number = 0
+
+    def add(self, producer_id: int, group_id: str, topic: str, index: int, offset: CommittedOffset) -> None:
+        """A transaction has committed it."""
+        self._number += 1
+        self._by_producer.setdefault(producer_id, {})[group_id, topic, index] = self._number, offset
+
+    def written(self, group_id: str, topic: str, index: int) -> None:
+        """An offset was committed outside of transactions."""
+        if self._by_producer:
+            self._number += 1
+            self._in_force[group_id, topic, index] = self._number
+
+    def remove(self, group_id: str, topic: str, index: int) -> None:
+        """A tombstone was written."""
+        for offsets in self._by_producer.values():
+            offsets.pop((group_id, topic, index), None)
+
+    def end(self, producer_id: int, committed: bool) -> list[tuple[PendingKey, CommittedOffset]]:
+        """The transaction is over; what comes into force by that."""
+        offsets = self._by_producer.pop(producer_id, {})
+        effective: list[tuple[PendingKey, CommittedOffset]] = []
+        if committed:
+            for key, (number, offset) in offsets.items():
+                if self._in_force.get(key, 0) < number:
+                    self._in_force[key] = number
+                    effective.append((key, offset))
+        if not self._by_producer:
+            self._in_force.clear()
+        return effective
+
+
 class CommittedOffsets:
     """All offsets of one shard."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
+        self.pending = PendingOffsets()
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
@@ -56,11 +102,13 @@ class CommittedOffsets:
         """By topic and partition; the caller only reads."""
         return self._by_group.get(group_id, {})
 
-    def replay(self, key: OffsetCommitKey, content: OffsetCommitValue | None) -> None:
+    def replay(self, key: OffsetCommitKey, content: OffsetCommitValue | None, producer: ProducerKey | None) -> None:
+        """A tombstone takes with it what transactions have pending for the partition, whoever wrote it."""
         if content is None:
             self._remove(key)
+            self.pending.remove(key.group, key.topic, key.partition)
             return
-        self.of_topic(key.group, key.topic)[key.partition] = CommittedOffset(
+        committed = CommittedOffset(
             content.offset,
             content.leader_epoch,
             content.metadata,
@@ -68,6 +116,16 @@ class CommittedOffsets:
             content.expire_timestamp,
             content.topic_id,
         )
+        if producer is not None:
+            self.pending.add(producer.producer_id, key.group, key.topic, key.partition, committed)
+        else:
+            self.of_topic(key.group, key.topic)[key.partition] = committed
+            self.pending.written(key.group, key.topic, key.partition)
+
+    def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
+        """What the transaction has pending is an offset as any other from now on, or is gone."""
+        for (group_id, topic, index), offset in self.pending.end(producer.producer_id, committed):
+            self.of_topic(group_id, topic)[index] = offset
 
     def of_topic(self, group_id: str, topic: str) -> PartitionOffsets:
         """To replay into."""

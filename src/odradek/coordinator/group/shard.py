@@ -6,9 +6,9 @@ keep their ticket with the member; it is answered by a later decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from odradek.coordinator.group.classic import ClassicGroup, State, empty_group_record
 from odradek.coordinator.group.committing import MAX_RECORDS_PER_CLEANUP, OFFSETS, Commits
@@ -18,6 +18,7 @@ from odradek.coordinator.group.consumer_describing import described
 from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Join, Joiner
+from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.offsets import CommittedOffsets
 from odradek.coordinator.group.rebalance import (
     JOIN,
@@ -36,11 +37,18 @@ from odradek.coordinator.group.records import (
 )
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.topic_commits import TopicCommit
-from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment, Outcome, Timers
-from odradek.decisions import Decision, Ticket
+from odradek.coordinator.shard import (
+    CoordinatorDecision,
+    CoordinatorRecord,
+    Moment,
+    Outcome,
+    ProducerKey,
+    RecordKinds,
+    Timers,
+)
+from odradek.decisions import Ticket
 from odradek.ids import ZERO_UUID, Uuid
-from odradek.metadata.image import Image
-from odradek.metadata.image.topics import TopicChanges
+from odradek.metadata.image import Changes, Image
 from odradek.metadata.topic_names import MAX_NAME_LENGTH
 from odradek.protocol.codec import Message, Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -56,6 +64,9 @@ from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 
+FORGET = "forget"
+"""The key of the timer that has offsets of deleted topics forgotten."""
+
 RETRY_MS = 500
 """How long a timer waits whose work the log refused."""
 
@@ -69,6 +80,8 @@ BROKEN_RETRY_MS = 30_000
 class GroupShard:
     """The coordinator's state behind one partition."""
 
+    kinds: ClassVar[RecordKinds] = GROUP_RECORDS
+
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.timers = Timers()
@@ -79,8 +92,8 @@ class GroupShard:
         self.classic_members = ClassicMembers(self.consumers, self.rebalances)
         self.commits = Commits(self.groups, self.offsets, self.rebalances)
         self._loading = True
-        self.deleted_topics: dict[str, None] = {}
-        """Names in the log under which there are offsets of topics that do not exist any more."""
+        self._to_forget: dict[str, None] = {}
+        """Topics that were deleted, under whose names there may be offsets."""
         self._expired: tuple[CoordinatorDecision, Hashable] | None = None
         """What the last timer led to, and which one it was."""
         self._replays: dict[type[Message], Callable[[Any, Any], None]] = {
@@ -93,14 +106,22 @@ class GroupShard:
             JOIN: self._join_timeout,
             SYNC: self._sync_timeout,
             OFFSETS: self.commits.expire,
+            FORGET: self._forget_topics,
             **self.consumers.timeouts,
             **self.classic_members.timeouts,
         }
 
     # The log.
 
-    def replay(self, record: CoordinatorRecord) -> None:
-        self._replays[type(record.key)](record.key, record.value)
+    def replay(self, record: CoordinatorRecord, producer: ProducerKey | None = None) -> None:
+        if producer is None:
+            self._replays[type(record.key)](record.key, record.value)
+        elif isinstance(record.key, OffsetCommitKey):
+            assert record.value is None or isinstance(record.value, OffsetCommitValue)
+            self._replay_offset(record.key, record.value, producer)
+
+    def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
+        self.offsets.replay_marker(producer, committed)
 
     def loaded(self, now: Moment) -> CoordinatorDecision:
         """Members are given their session timeout to be heard of again.
@@ -118,11 +139,28 @@ class GroupShard:
                     self.rebalances.prepare(group, out, now)
         self.consumers.loaded(now)
         self.commits.expire_later(now)
+        self._forget_soon()
         return self._decision(out)
 
-    def learn(self, image: Image, topics: TopicChanges | None) -> None:
-        """The cluster agreed on something, and this is what became of topics; None if that is not known."""
-        self.consumers.learn(image, topics)
+    def learn(self, image: Image, changes: Changes | None) -> None:
+        """Offsets of topics that were deleted go."""
+        self.consumers.learn(image, None if changes is None else changes.topics)
+        if changes is not None:
+            self._to_forget |= dict.fromkeys(topic.name for topic in changes.topics.deleted)
+            if not self._loading:
+                self._forget_soon()
+
+    def _forget_soon(self) -> None:
+        if self._to_forget:
+            self.timers.set((FORGET,), 0)
+
+    def _forget_topics(self, out: Outcome, now: Moment) -> None:
+        """As many offsets as one decision holds."""
+        self.commits.forget_topics(self._to_forget, self.consumers.image.topics, out)
+        if out.records:
+            self.timers.set((FORGET,), now.monotonic_ms)
+        else:
+            self._to_forget = {}
 
     def _replay_group(self, key: GroupMetadataKey, content: GroupMetadataValue | None) -> None:
         group = self.groups.get(key.group)
@@ -133,13 +171,15 @@ class GroupShard:
         else:
             self.rebalances.adopt(group, content)
 
-    def _replay_offset(self, key: OffsetCommitKey, content: OffsetCommitValue | None) -> None:
+    def _replay_offset(
+        self, key: OffsetCommitKey, content: OffsetCommitValue | None, producer: ProducerKey | None = None
+    ) -> None:
         if content is not None and key.group not in self.groups:
             # Somebody who commits without being a member: a group of offsets alone.
             self.groups[key.group] = ClassicGroup(key.group, now_ms=content.commit_timestamp)
         if self._loading and content is not None and not self._may_exist(content.topic_id):
-            self.deleted_topics[key.topic] = None
-        self.offsets.replay(key, content)
+            self._to_forget[key.topic] = None
+        self.offsets.replay(key, content, producer)
 
     def _may_exist(self, topic_id: Uuid) -> bool:
         """Whoever leads this log knows of every topic in it, also of those deleted while nobody coordinated."""
@@ -199,7 +239,7 @@ class GroupShard:
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 self.rebalances.dismiss(group, ErrorCode.NOT_COORDINATOR, out, group.state_since_ms)
-        return Decision((), tuple(out.answers))
+        return CoordinatorDecision((), tuple(out.answers))
 
     def holds(self, ticket: Ticket) -> bool:
         """Whether a member still waits with it; looked for only after a failure."""
@@ -342,14 +382,14 @@ class GroupShard:
         return self._decision(out)
 
     def may_commit(self, commit: TopicCommit, now: Moment) -> bool:
-        """Whether `encode_commits` may append it, to be replayed by `replay_commit` before anything else is decided.
+        """Whether it may be appended, to be replayed by `replay_commit` before anything else is decided.
 
         False, or KafkaError, where `commit` has to see to it. The member has been heard of; nothing else has changed.
         """
         return self.commits.may_commit(commit, now)
 
     def replay_commit(self, commit: TopicCommit, now: Moment) -> None:
-        """What `encode_commits` made of it, at that moment, is in the log."""
+        """What it was encoded to, at that moment, is in the log."""
         self.commits.replay_topic(commit, now)
 
     def fetch_offsets(self, ticket: Ticket, request: OffsetFetchRequestGroup) -> CoordinatorDecision:
@@ -358,11 +398,6 @@ class GroupShard:
     def delete_offsets(self, ticket: Ticket, request: OffsetDeleteRequest) -> CoordinatorDecision:
         out = Outcome()
         out.answer(ticket, self.commits.delete(request, out))
-        return self._decision(out)
-
-    def forget_topics(self, topics: Iterable[str]) -> CoordinatorDecision:
-        out = Outcome()
-        self.commits.forget_topics(topics, self.consumers.image.topics, out)
         return self._decision(out)
 
     # Administration.
@@ -435,8 +470,12 @@ class GroupShard:
 
     # Decisions.
 
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self.timers.next_deadline_ms
+
     def _answer(self, ticket: Ticket, response: Struct) -> CoordinatorDecision:
-        return Decision((), ((ticket, response),), self.timers.next_deadline_ms)
+        return CoordinatorDecision((), ((ticket, response),), self.timers.next_deadline_ms)
 
     def _decision(self, out: Outcome) -> CoordinatorDecision:
         return out.decision(self.timers.next_deadline_ms)

@@ -1,23 +1,25 @@
 """Commits of one topic's offsets, which is what most consumers send every few seconds: straight to a batch's bytes.
 
-What `offset_record` and `runtime.encode_batch` would write for the same request, without an object for every field; a
-test holds the two equal.
+What `offset_record` and `record_format.encode_batch` would write for the same request, without an object for every
+field; a test holds the two equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.coordinator.group.offsets import VALUE_VERSION, offset_value
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.record_format import encode_key, encode_value
+from odradek.coordinator.shard import Moment
 from odradek.ids import Uuid
 from odradek.protocol.primitives import encode_uvarint
-from odradek.protocol.records.batch import frame_batch
 from odradek.values import value
+
+if TYPE_CHECKING:
+    from odradek.coordinator.group.shard import GroupShard
 
 PartitionCommit: TypeAlias = tuple[int, int, int, str]
 """Partition, offset, leader epoch, and what the consumer wants to be told with them."""
@@ -44,14 +46,18 @@ class TopicCommit:
     topic_id: Uuid
     partitions: list[PartitionCommit]
 
+    @property
+    def count(self) -> int:
+        return len(self.partitions)
 
-def encode_commits(commits: Iterable[TopicCommit], *, now_ms: int) -> bytearray:
-    """The batch that goes into the log: one record a partition."""
-    count = 0
-    parts: list[bytes] = []
-    for commit in commits:
-        group_id, topic, topic_id = commit.group_id, commit.topic, commit.topic_id
-        for index, offset, leader_epoch, metadata in commit.partitions:
+    def check(self, shard: GroupShard, now: Moment) -> bool:
+        return shard.may_commit(self, now)
+
+    def encode(self, first: int, now_ms: int) -> bytes:
+        """One record a partition."""
+        group_id, topic, topic_id = self.group_id, self.topic, self.topic_id
+        parts: list[bytes] = []
+        for delta, (index, offset, leader_epoch, metadata) in enumerate(self.partitions, first):
             content = (
                 _encode_value(offset, leader_epoch, metadata, topic_id, now_ms)
                 if metadata
@@ -60,7 +66,7 @@ def encode_commits(commits: Iterable[TopicCommit], *, now_ms: int) -> bytearray:
             record = b"".join(
                 (
                     _NO_ATTRIBUTES_SAME_TIME,
-                    _varint(count),
+                    _varint(delta),
                     _sized_key(group_id, topic, index),
                     _varint(len(content)),
                     content,
@@ -68,8 +74,10 @@ def encode_commits(commits: Iterable[TopicCommit], *, now_ms: int) -> bytearray:
                 )
             )
             parts += (_varint(len(record)), record)
-            count += 1
-    return frame_batch(b"".join(parts), attributes=0, records_count=count, base_timestamp=now_ms, max_timestamp=now_ms)
+        return b"".join(parts)
+
+    def replay(self, shard: GroupShard, now: Moment) -> None:
+        shard.replay_commit(self, now)
 
 
 def _encode_value(offset: int, leader_epoch: int, metadata: str, topic_id: Uuid, now_ms: int) -> bytes:

@@ -6,20 +6,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from odradek.coordinator.group.kinds import GROUP_RECORDS
-from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.group.topic_commits import TopicCommit, encode_commits
 from odradek.coordinator.record_format import Newest, client_error, encode_batch
-from odradek.coordinator.shard import CoordinatorDecision, Moment
+from odradek.coordinator.shard import CoordinatorDecision, Effect, Moment, ProducerKey, Shard
 from odradek.decisions import Ticket
 from odradek.ids import LeaderEpoch
+from odradek.metadata.image import Changes, Image
 from odradek.ports import FileSlice
 from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.records.batch import frame_batch
 from odradek.protocol.records.compression import Compression
+from odradek.protocol.records.control import EndTxnMarker, end_txn_batch
 from odradek.server.containment import Cost
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.housekeeping import LONGEST_WAIT_MS
@@ -28,12 +27,16 @@ from odradek.storage.validation import Origin
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.coordinators.groups import GroupCoordinator
+    from odradek.server.coordinators.coordinator import Coordinator
 
 log = logging.getLogger(__name__)
 
-Decide: TypeAlias = Callable[[GroupShard, Ticket, Moment], CoordinatorDecision]
-"""A request, put to the shard of its group."""
+ShardT = TypeVar("ShardT", bound=Shard)
+AskedT = TypeVar("AskedT", bound=Shard, contravariant=True)
+AnswerT = TypeVar("AnswerT")
+
+Decide: TypeAlias = Callable[[ShardT, Ticket, Moment], CoordinatorDecision]
+"""A request, put to its shard."""
 
 MAX_EXPIRIES_PER_TURN = 100
 """Decisions that one firing of a shard's timer makes before others get their turn."""
@@ -41,13 +44,25 @@ MAX_EXPIRIES_PER_TURN = 100
 MAX_REPLAYS_PER_TURN = 500
 """Records of a log that is being loaded: some milliseconds' work."""
 
-FORGET_AGAIN_S = 5.0
-"""After the log has refused to forget the offsets of deleted topics."""
-
-MAX_COMMITS_GATHERED = 100
+MAX_GATHERED = 100
 """Of one batch; what each of them brings along is bounded already."""
 
-Gathered: TypeAlias = tuple[TopicCommit, Deferred[Any]]
+
+class Gathered(Protocol[AskedT]):
+    """A request of a kind that comes so often that those of one turn of the loop are written together."""
+
+    @property
+    def count(self) -> int:
+        """How many records it is."""
+
+    def check(self, shard: AskedT, now: Moment) -> bool:
+        """Whether it may be appended, and replayed before anything else is decided; else the shard has to be asked."""
+
+    def encode(self, first: int, now_ms: int) -> bytes:
+        """Its records as a batch has them in which that many come before."""
+
+    def replay(self, shard: AskedT, now: Moment) -> None:
+        """What it encoded at that moment is in the log."""
 
 
 @value
@@ -61,26 +76,32 @@ class Held:
     """None where it is enough to know that it is committed."""
 
 
-class ShardRunner:
+class ShardRunner(Generic[ShardT]):
     """The shard behind one partition that this node leads."""
 
-    def __init__(self, hosted: HostedPartition, leader_epoch: LeaderEpoch, coordinators: GroupCoordinator) -> None:
+    def __init__(
+        self, hosted: HostedPartition, leader_epoch: LeaderEpoch, shard: ShardT, coordinator: Coordinator[ShardT]
+    ) -> None:
         self.hosted = hosted
         self.leader_epoch = leader_epoch
-        self.shard = GroupShard(coordinators.settings)
+        self.shard = shard
         self.state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """What whoever asks is told; NONE once it is loaded."""
-        self._coordinators = coordinators
-        self._replicas = coordinators.replicas
+        self._coordinator = coordinator
+        self._replicas = coordinator.replicas
         self._ticket = 0
         self._parked: dict[Ticket, Deferred[Any]] = {}
         """Every ticket is answered at some time, also that of a client who has gone."""
-        self._gathered: list[Gathered] = []
-        """Commits of this turn of the loop."""
+        self._gathered: list[tuple[Gathered[ShardT], Deferred[None]]] = []
+        """Of this turn of the loop."""
         self._asking: Ticket | None = None
         self._answer: Struct | None = None
         """Of the request that is being decided, if it need not wait."""
         self._held: deque[Held] = deque()
+        self._effects: deque[tuple[int, Effect]] = deque()
+        """What begins once the high watermark has reached an offset,"""
+        self._begun: asyncio.Handle | None = None
+        """and at the next turn of the loop then, when nothing is being decided."""
         self._patience: asyncio.TimerHandle | None = None
         """Until the first of those has waited for too long."""
         self._flush: asyncio.Task[None] | None = None
@@ -88,15 +109,12 @@ class ShardRunner:
         """Up to where `flush.messages` or `flush.ms` wants the log synced."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._to_forget: dict[str, None] = {}
-        """Topics that were deleted, and whose offsets could not be forgotten yet."""
-        self._forgetting: asyncio.TimerHandle | None = None
         hosted.listeners[self._watermark_moved] = None
 
     # Loading and leaving.
 
     async def load(self, chunk_bytes: int) -> None:
-        """Replay the log: what each key was set to last, and nothing that was superseded.
+        """Replay the log: what each key was set to last, what open transactions have written, and nothing superseded.
 
         Up to its end, since a leader commits all that it holds; answers wait for that. Others get their turn meanwhile,
         and what they do may end this: a shard that has resigned must never begin beside the one that came after it.
@@ -114,61 +132,40 @@ class ShardRunner:
             if end is None:
                 break
             offset = end
-            await self._coordinators.give_way()
+            await self._coordinator.give_way()
             if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return
-        for number, record in enumerate(newest.records(GROUP_RECORDS), start=1):
-            self.shard.replay(record)
+        for number, (record, producer) in enumerate(newest.records(self.shard.kinds), start=1):
+            self.shard.replay(record, producer)
             if number % MAX_REPLAYS_PER_TURN == 0:
-                await self._coordinators.give_way()
+                await self._coordinator.give_way()
                 if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     return
         self.begin()
 
     def begin(self) -> None:
         """All that is in the log has been replayed."""
-        now = self._coordinators.moment()
+        now = self._coordinator.moment()
         decision = self.shard.loaded(now)
         if decision.records:
             self._write(decision, now)
         self._deliver(decision)
         self.state = ErrorCode.NONE
-        self.forget(self.shard.deleted_topics)
 
-    def forget(self, topics: Iterable[str]) -> None:
-        """Topics were deleted: their offsets go, at once or as soon as they are known and the log takes it."""
-        self._to_forget |= dict.fromkeys(topics)
-        if self._to_forget and self.state is ErrorCode.NONE:
-            self._forget()
-
-    def _forget(self) -> None:
-        is_over = False
-
-        def decide(shard: GroupShard, now: Moment) -> CoordinatorDecision:
-            nonlocal is_over
-            decision = shard.forget_topics(self._to_forget)
-            is_over = not decision.records
-            return decision
-
-        while self.tell(decide):
-            pass
-        if is_over:
-            self._to_forget = {}
-        elif self._forgetting is None and self.state is ErrorCode.NONE:
-            self._forgetting = asyncio.get_running_loop().call_later(FORGET_AGAIN_S, self._forget_again)
-
-    def _forget_again(self) -> None:
-        self._forgetting = None
-        self._forget()
+    def learn(self, image: Image, changes: Changes | None) -> None:
+        """The cluster agreed on something, as `Shard.learn`."""
+        self.shard.learn(image, changes)
+        if self.state is ErrorCode.NONE:
+            self._arm(self.shard.next_deadline_ms)
 
     def resign(self) -> None:
         """Let go of everything; whoever waits is told to look for the coordinator elsewhere."""
         self.state = ErrorCode.NOT_COORDINATOR
         self.hosted.listeners.pop(self._watermark_moved, None)
-        for timer in (self._timer, self._patience, self._forgetting):
+        for timer in (self._timer, self._patience, self._begun):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._patience = self._forgetting = None
+        self._timer = self._patience = self._begun = None
         with self._replicas.containment.at_most(Cost.SHARD, self.hosted):  # Who is not told here is told below.
             for ticket, answer in self.shard.resign().answers:
                 self._hand_over(ticket, answer)
@@ -177,10 +174,11 @@ class ShardRunner:
         for deferred in (*parked.values(), *(deferred for _, deferred in gathered)):
             deferred.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
         self._held.clear()
+        self._effects.clear()
 
     # Requests.
 
-    def put(self, decide: Decide) -> Struct | Deferred[Any]:
+    def put(self, decide: Decide[ShardT]) -> Struct | Deferred[Any]:
         """Decide, append, replay, answer; a deferred where the shard does not answer at once."""
         if self._gathered:
             self._write_gathered()
@@ -188,7 +186,7 @@ class ShardRunner:
             raise KafkaError(self.state)
         ticket = self._asking = self._next_ticket()
         self._answer = None
-        now = self._coordinators.moment()
+        now = self._coordinator.moment()
         try:
             try:
                 decision = decide(self.shard, ticket, now)
@@ -201,35 +199,28 @@ class ShardRunner:
             self._deliver(decision)
         finally:
             self._asking = None
-        return self._park(ticket) if self._answer is None else self._answer
+        return self._parked.setdefault(ticket, Deferred()) if self._answer is None else self._answer
 
-    async def ask(self, decide: Decide) -> Any:
+    async def ask(self, decide: Decide[ShardT]) -> Any:
         """As `put`, and waits."""
         outcome = self.put(decide)
         return await outcome if isinstance(outcome, Deferred) else outcome
 
-    def _park(self, ticket: Ticket) -> Deferred[Any]:
-        deferred = self._parked[ticket] = Deferred()
-        return deferred
-
-    def commit_topic(self, commit: TopicCommit) -> Deferred[Any] | None:
-        """As `put`, for most commits; those of one turn of the loop are written together.
-
-        None, and nothing was done, if the generic path has to see to it.
-        """
-        if len(self._gathered) == MAX_COMMITS_GATHERED:
+    def gather(self, request: Gathered[ShardT]) -> Deferred[None] | None:
+        """As `put`, for requests that are written together; None, and nothing was done: the shard has to be asked."""
+        if len(self._gathered) == MAX_GATHERED:
             self._write_gathered()
-        if self.state is not ErrorCode.NONE or self._coordinators.compression is not Compression.NONE:
+        if self.state is not ErrorCode.NONE or self._coordinator.compression is not Compression.NONE:
             return None
         try:
-            if not self.shard.may_commit(commit, self._coordinators.moment()):
+            if not request.check(self.shard, self._coordinator.moment()):
                 return None
         except Exception:  # noqa: BLE001 - contained, whatever it is
             return None  # It is met again there, and answered for.
-        deferred: Deferred[Any] = Deferred()
+        deferred: Deferred[None] = Deferred()
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._write_gathered)
-        self._gathered.append((commit, deferred))
+        self._gathered.append((request, deferred))
         return deferred
 
     def _write_gathered(self) -> None:
@@ -237,69 +228,104 @@ class ShardRunner:
         gathered, self._gathered = self._gathered, []
         if not gathered:
             return
-        now = self._coordinators.moment()
+        now = self._coordinator.moment()
         try:
-            batch = encode_commits([commit for commit, _ in gathered], now_ms=now.wall_ms)
+            batch = _encode_gathered(gathered, now.wall_ms)
             if len(batch) <= self.hosted.partition.log.config.max_message_bytes or len(gathered) == 1:
-                self._write_commits(gathered, batch, now)
+                self._append_gathered(gathered, batch, now)
                 return
             for each in gathered:
-                self._write_commits([each], encode_commits([each[0]], now_ms=now.wall_ms), now)
+                self._append_gathered([each], _encode_gathered([each], now.wall_ms), now)
         except Exception as failure:  # noqa: BLE001 - contained, whatever it is
-            self._coordinators.give_up(self, failure)
+            self._coordinator.give_up(self, failure)
             for _, deferred in gathered:
                 if not deferred.is_done:
                     deferred.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _write_commits(self, written: list[Gathered], batch: bytearray, now: Moment) -> None:
+    def _append_gathered(
+        self, gathered: list[tuple[Gathered[ShardT], Deferred[None]]], batch: bytearray, now: Moment
+    ) -> None:
         try:
             self._append(batch, now)
         except KafkaError as refused:
             refusal = self._refusal(refused)
-            for _, deferred in written:
+            for _, deferred in gathered:
                 deferred.fail(refusal)
             return
-        for commit, _ in written:
-            self.shard.replay_commit(commit, now)
-        self._arm(self.shard.timers.next_deadline_ms)
+        for request, _ in gathered:
+            request.replay(self.shard, now)
+        self._arm(self.shard.next_deadline_ms)
         if self._is_committed():
-            for _, deferred in written:
+            for _, deferred in gathered:
                 deferred.complete(None)
             return
-        tickets = [self._next_ticket() for _ in written]
-        for ticket, (_, deferred) in zip(tickets, written, strict=True):
-            self._parked[ticket] = deferred
-        self._hold([(ticket, None) for ticket in tickets])
+        self._hold([(self._park(deferred), None) for _, deferred in gathered])
 
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode | None:
-        """As `put`; None, and nothing was done, if the answer has to wait for something or there is none."""
+    def write_marker(self, producer: ProducerKey, *, committed: bool, coordinator_epoch: int) -> Deferred[None]:
+        """End the producer's transaction in this partition; KafkaError if the log refuses, or this is not loaded."""
+        if self._gathered:
+            self._write_gathered()
+        if self.state is not ErrorCode.NONE:
+            raise KafkaError(self.state)
+        now = self._coordinator.moment()
+        batch = end_txn_batch(
+            EndTxnMarker(committed, coordinator_epoch),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            timestamp=now.wall_ms,
+        )
+        try:
+            self._append(batch, now)
+        except KafkaError:
+            if not self.hosted.directory.online:
+                self.resign()
+            raise
+        try:
+            self.shard.replay_marker(producer, committed)
+        except Exception as failure:
+            raise self._coordinator.give_up(self, failure) from failure
+        self._arm(self.shard.next_deadline_ms)
+        written: Deferred[None] = Deferred()
+        if self._is_committed():
+            written.complete(None)
+        else:
+            self._hold([(self._park(written), None)])
+        return written
+
+    def answer_at_once(self, answer: Callable[[ShardT, Moment], AnswerT]) -> AnswerT | None:
+        """As `put`, where nothing is written; None, and nothing was done: the answer has to wait, or there is none."""
         if self.state is not ErrorCode.NONE or not self._is_committed():
             return None
         try:
-            code = self.shard.beat(request, self._coordinators.moment())
-        except KafkaError as refused:
-            code = refused.code
-        except Exception as failure:  # noqa: BLE001 - contained, whatever it is
-            code = self._contain(failure).code
-        self._arm(self.shard.timers.next_deadline_ms)
-        return code
+            return answer(self.shard, self._coordinator.moment())
+        except KafkaError:
+            raise
+        except Exception as failure:
+            raise self._contain(failure) from failure
+        finally:
+            self._arm(self.shard.next_deadline_ms)
 
     def _next_ticket(self) -> Ticket:
         self._ticket += 1
         return Ticket(self._ticket)
 
-    def tell(self, decide: Callable[[GroupShard, Moment], CoordinatorDecision]) -> bool:
+    def _park(self, deferred: Deferred[None]) -> Ticket:
+        ticket = self._next_ticket()
+        self._parked[ticket] = deferred
+        return ticket
+
+    def tell(self, decide: Callable[[ShardT, Moment], CoordinatorDecision]) -> bool:
         """Something happened that no request asks for; whether the shard wrote anything because of it."""
         if self._gathered:
             self._write_gathered()
         if self.state is not ErrorCode.NONE:
             return False
-        now = self._coordinators.moment()
+        now = self._coordinator.moment()
         try:
             decision = decide(self.shard, now)
         except Exception as failure:  # noqa: BLE001 - contained, whatever it is
             self._contain(failure)
-            self._arm(self.shard.timers.next_deadline_ms)
+            self._arm(self.shard.next_deadline_ms)
             return False
         try:
             if decision.records:
@@ -312,21 +338,26 @@ class ShardRunner:
 
     def _write(self, decision: CoordinatorDecision, now: Moment) -> None:
         """Append and replay. A refused append changes nothing, and is raised for the one who asked."""
-        compression = self._coordinators.compression
+        batch = encode_batch(
+            decision.records,
+            timestamp_ms=now.wall_ms,
+            compression=self._coordinator.compression,
+            producer=decision.producer,
+        )
         try:
-            self._append(encode_batch(decision.records, timestamp_ms=now.wall_ms, compression=compression), now)
+            self._append(batch, now)
         except KafkaError as refused:
             told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
             assert not told.records, "a shard that could not write must not write more"
             self._deliver(told)
             raise self._refusal(refused) from refused
         except Exception as failure:
-            raise self._coordinators.give_up(self, failure) from failure
+            raise self._coordinator.give_up(self, failure) from failure
         try:
             for record in decision.records:
-                self.shard.replay(record)
+                self.shard.replay(record, decision.producer)
         except Exception as failure:
-            raise self._coordinators.give_up(self, failure) from failure
+            raise self._coordinator.give_up(self, failure) from failure
 
     def _contain(self, failure: Exception) -> KafkaError:
         """What has broken while something was decided costs that decision: nothing of it is in the log.
@@ -364,6 +395,10 @@ class ShardRunner:
                 self._hand_over(ticket, answer)
         elif decision.answers:
             self._hold(decision.answers)
+        if decision.effects:
+            end_offset = self.hosted.partition.log.log_end_offset
+            self._effects.extend((end_offset, effect) for effect in decision.effects)
+            self._watermark_moved()
         self._arm(decision.next_deadline_ms)
 
     def _is_committed(self) -> bool:
@@ -371,15 +406,15 @@ class ShardRunner:
         partition_log = self.hosted.partition.log
         if partition_log.high_watermark < partition_log.log_end_offset:
             return False
-        if self._held:
+        if self._held or self._effects:
             self._watermark_moved()
         return True
 
     def _hold(self, answers: Iterable[tuple[Ticket, Struct | None]]) -> None:
         """Until the high watermark has passed all that is in the log now, or the time for that is over."""
         end_offset = self.hosted.partition.log.log_end_offset
-        timeout_ms = self._coordinators.commit_timeout_ms
-        deadline_ms = self._coordinators.moment().monotonic_ms + timeout_ms
+        timeout_ms = self._coordinator.commit_timeout_ms
+        deadline_ms = self._coordinator.moment().monotonic_ms + timeout_ms
         self._held.extend(Held(end_offset, deadline_ms, ticket, answer) for ticket, answer in answers)
         if self._patience is None:
             self._be_patient(timeout_ms)
@@ -389,6 +424,17 @@ class ShardRunner:
         while self._held and self._held[0].end_offset <= high_watermark:
             held = self._held.popleft()
             self._hand_over(held.ticket, held.answer)
+        if self._effects and self._effects[0][0] <= high_watermark and self._begun is None:
+            self._begun = asyncio.get_running_loop().call_soon(self._begin_effects)
+
+    def _begin_effects(self) -> None:
+        """Whatever is committed by now."""
+        self._begun = None
+        high_watermark = self.hosted.partition.log.high_watermark
+        while self._effects and self._effects[0][0] <= high_watermark:
+            effect = self._effects.popleft()[1]
+            with self._replicas.containment.at_most(Cost.TASK, f"{effect} of {self.hosted}"):
+                self._coordinator.begin(self, effect)
 
     def _be_patient(self, delay_ms: int) -> None:
         self._patience = asyncio.get_running_loop().call_later(delay_ms / 1000, self._give_up)
@@ -396,7 +442,7 @@ class ShardRunner:
     def _give_up(self) -> None:
         """Replicas have not followed in time: clients are told to try again, and what they asked for may come true."""
         self._patience = None
-        now_ms = self._coordinators.moment().monotonic_ms
+        now_ms = self._coordinator.moment().monotonic_ms
         while self._held and self._held[0].deadline_ms <= now_ms:
             deferred = self._parked.pop(self._held.popleft().ticket)
             deferred.fail(KafkaError(client_error(ErrorCode.REQUEST_TIMED_OUT)))
@@ -432,7 +478,7 @@ class ShardRunner:
                 return
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._coordinators.moment().monotonic_ms)
+        delay_ms = max(0, deadline_ms - self._coordinator.moment().monotonic_ms)
         self._timer = asyncio.get_running_loop().call_later(min(delay_ms, LONGEST_WAIT_MS) / 1000, self._expire)
 
     def _expire(self) -> None:
@@ -440,4 +486,14 @@ class ShardRunner:
         for _ in range(MAX_EXPIRIES_PER_TURN):
             if not self.tell(lambda shard, now: shard.expire(now)):
                 return
-        self._arm(self._coordinators.moment().monotonic_ms)
+        self._arm(self._coordinator.moment().monotonic_ms)
+
+
+def _encode_gathered(gathered: list[tuple[Gathered[ShardT], Deferred[None]]], now_ms: int) -> bytearray:
+    """One batch of all."""
+    parts: list[bytes] = []
+    count = 0
+    for request, _ in gathered:
+        parts.append(request.encode(count, now_ms))
+        count += request.count
+    return frame_batch(b"".join(parts), attributes=0, records_count=count, base_timestamp=now_ms, max_timestamp=now_ms)

@@ -37,7 +37,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         if ctx.rooms.image.features.level(GROUP_VERSION) < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        group: DescribedGroup = await ctx.rooms.coordinators.ask(
+        group: DescribedGroup = await ctx.rooms.groups.ask(
             group_id, lambda shard, ticket, now: shard.describe_consumer_group(ticket, group_id)
         )
         _check_topics(ctx, group)

@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Consum
         for topic in request.subscribed_topic_names or ():
             require(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         may_see = topic_check(ctx.caller, Operation.DESCRIBE)
-        response: ConsumerGroupHeartbeatResponse = await ctx.rooms.coordinators.ask(
+        response: ConsumerGroupHeartbeatResponse = await ctx.rooms.groups.ask(
             request.group_id,
             lambda shard, ticket, now: shard.consumer_heartbeat(ticket, request, joiner, now, may_see=may_see),
         )

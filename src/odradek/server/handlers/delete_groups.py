@@ -20,7 +20,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResp
 async def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:
     try:
         require(ctx.caller, Operation.DELETE, ResourceType.GROUP, group_id)
-        result: DeletableGroupResult = await ctx.rooms.coordinators.delete_group(group_id)
+        result: DeletableGroupResult = await ctx.rooms.groups.delete_group(group_id)
     except KafkaError as refused:
         return DeletableGroupResult(group_id=group_id, error_code=refused.code)
     return result

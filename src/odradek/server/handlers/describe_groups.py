@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroups
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
         require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        group: DescribedGroup = await ctx.rooms.coordinators.ask(
+        group: DescribedGroup = await ctx.rooms.groups.ask(
             group_id, lambda shard, ticket, now: shard.describe(ticket, group_id)
         )
     except KafkaError as refused:

@@ -137,7 +137,7 @@ def fast_commit(version: int, _: str) -> FastPath:
             return None
         topics = rooms.image.topics
         topic = topics.by_id.get(Uuid(request.topic)) if by_id else topics.by_name.get(request.name)
-        runner = rooms.coordinators.runner(request.group_id)
+        runner = rooms.groups.runner(request.group_id)
         if topic is None or runner is None:
             return None
         count = len(topic.partitions)
@@ -154,7 +154,7 @@ def fast_commit(version: int, _: str) -> FastPath:
             topic.topic_id,
             partitions,
         )
-        committed = runner.commit_topic(commit)
+        committed = runner.gather(commit)
         if committed is not None:
             committed.asked, committed.frame = (commit, answer), _committed
         return committed

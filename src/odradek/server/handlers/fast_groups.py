@@ -17,7 +17,7 @@ from odradek.server.net.routes import FastAnswer, FastPath
 from odradek.server.waiting.deferred import Deferred
 
 if TYPE_CHECKING:
-    from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+    from odradek.server.coordinators.groups import DecideOnGroup, GroupRunner
     from odradek.server.rooms import Rooms
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -37,7 +37,7 @@ def fast_group_request(
     api_key: ApiKey,
     version: int,
     *,
-    decide: Callable[[ShardRunner, RequestT], Decide | None],
+    decide: Callable[[GroupRunner, RequestT], DecideOnGroup | None],
     answer: Callable[[RequestT, Any, int], Message],
 ) -> FastPath:
     """The handler for one version of an API.
@@ -65,7 +65,7 @@ def fast_group_request(
             request: Any = decode(frame, position)[0]
         except (MalformedFrame, IndexError):
             return None
-        runner = rooms.coordinators.runner(request.group_id)
+        runner = rooms.groups.runner(request.group_id)
         if runner is None:
             return None
         decision = decide(runner, request)

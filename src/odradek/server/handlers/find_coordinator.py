@@ -65,7 +65,7 @@ async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     image = rooms.image
     topic = image.topics.by_name.get(GROUP_TOPIC)
     if topic is not None:
-        partition = topic.partitions[rooms.coordinators.partition_of(key)]
+        partition = topic.partitions[rooms.groups.partition_of(key)]
         broker = image.cluster.brokers.get(partition.leader)
         endpoint = None if broker is None or broker.fenced else broker.endpoint(ctx.caller.listener)
         if endpoint is not None:
@@ -77,6 +77,6 @@ async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 async def _create_topic(ctx: Context) -> None:
     try:
-        await ctx.rooms.coordinators.create_topic(ctx.rooms.image)
+        await ctx.rooms.groups.create_topic(ctx.rooms.image)
     except KafkaError as refused:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message) from refused

@@ -29,8 +29,13 @@ def _fast(version: int, _: str) -> FastPath:
             request, _ = decode(frame, position)
         except (MalformedFrame, IndexError):
             return None
-        runner = rooms.coordinators.runner(request.group_id)
-        code = None if runner is None else runner.heartbeat(request)
+        runner = rooms.groups.runner(request.group_id)
+        if runner is None:
+            return None
+        try:
+            code = runner.answer_at_once(lambda shard, now: shard.beat(request, now))
+        except KafkaError as refused:
+            code = refused.code
         if code is None:
             return None
         body = bodies.get(code)
@@ -46,7 +51,7 @@ def _fast(version: int, _: str) -> FastPath:
 async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
         require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: HeartbeatResponse = await ctx.rooms.coordinators.ask(
+        response: HeartbeatResponse = await ctx.rooms.groups.ask(
             request.group_id, lambda shard, ticket, now: shard.heartbeat(ticket, request, now)
         )
     except KafkaError as refused:

@@ -9,7 +9,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
-from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+from odradek.server.coordinators.groups import DecideOnGroup, GroupRunner
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_groups import fast_group_request
 from odradek.server.net.routes import FastPath, Role, serves
@@ -21,7 +21,7 @@ def _fast(version: int, _: str) -> FastPath:
     # Of a member that is known, nothing is asked but what is in its request.
     joiner = Joiner("", "", version, "")
 
-    def decide(runner: ShardRunner, request: JoinGroupRequest) -> Decide | None:
+    def decide(runner: GroupRunner, request: JoinGroupRequest) -> DecideOnGroup | None:
         return _decide(request, joiner) if runner.shard.knows(request.group_id, request.member_id) else None
 
     return fast_group_request(ApiKey.JOIN_GROUP, version, decide=decide, answer=_answer)
@@ -32,13 +32,13 @@ async def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     joiner = Joiner(ctx.caller.client_id or "", ctx.caller.host, ctx.api_version, _fresh_id(ctx.rooms.world.entropy))
     try:
         require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
-        outcome = await ctx.rooms.coordinators.ask(request.group_id, _decide(request, joiner))
+        outcome = await ctx.rooms.groups.ask(request.group_id, _decide(request, joiner))
     except KafkaError as refused:
         outcome = refused
     return _answer(request, outcome, ctx.api_version)
 
 
-def _decide(request: JoinGroupRequest, joiner: Joiner) -> Decide:
+def _decide(request: JoinGroupRequest, joiner: Joiner) -> DecideOnGroup:
     return lambda shard, ticket, now: shard.join(ticket, request, joiner, now)
 
 

@@ -25,7 +25,7 @@ async def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse
         request = LeaveGroupRequest(group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)])
     try:
         require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
-        response: LeaveGroupResponse = await ctx.rooms.coordinators.ask(
+        response: LeaveGroupResponse = await ctx.rooms.groups.ask(
             request.group_id, lambda shard, ticket, now: shard.leave(ticket, request, now)
         )
     except KafkaError as refused:

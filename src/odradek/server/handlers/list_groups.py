@@ -17,7 +17,7 @@ async def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse
     types = frozenset(name.lower() for name in request.types_filter)
     listed: list[ListedGroup] = []
     try:
-        for response in await ctx.rooms.coordinators.ask_all(lambda shard, ticket, now: shard.list_groups(ticket)):
+        for response in await ctx.rooms.groups.ask_all(lambda shard, ticket, now: shard.list_groups(ticket)):
             listed += response.groups
     except KafkaError as refused:
         return ListGroupsResponse(error_code=refused.code)

@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResp
     request.topics = known
     version = ctx.api_version
     try:
-        response: OffsetCommitResponse = await ctx.rooms.coordinators.ask(
+        response: OffsetCommitResponse = await ctx.rooms.groups.ask(
             request.group_id, lambda shard, ticket, now: shard.commit(ticket, request, version, now)
         )
     except KafkaError as error:

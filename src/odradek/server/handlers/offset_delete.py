@@ -24,7 +24,7 @@ async def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResp
     existing = OffsetDeleteRequest(group_id=request.group_id, topics=known)
     try:
         require(ctx.caller, Operation.DELETE, ResourceType.GROUP, request.group_id)
-        response: OffsetDeleteResponse = await ctx.rooms.coordinators.ask(
+        response: OffsetDeleteResponse = await ctx.rooms.groups.ask(
             request.group_id, lambda shard, ticket, now: shard.delete_offsets(ticket, existing)
         )
     except KafkaError as error:

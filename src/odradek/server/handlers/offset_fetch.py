@@ -60,7 +60,7 @@ async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchRe
         wanted.topics = [topic for topic in wanted.topics if may_describe(topic.name)]
     try:
         require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
-        group: OffsetFetchResponseGroup = await ctx.rooms.coordinators.ask(
+        group: OffsetFetchResponseGroup = await ctx.rooms.groups.ask(
             wanted.group_id, lambda shard, ticket, now: shard.fetch_offsets(ticket, wanted)
         )
     except KafkaError as refused:

@@ -7,7 +7,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
-from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+from odradek.server.coordinators.groups import DecideOnGroup, GroupRunner
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_groups import fast_group_request
 from odradek.server.net.routes import FastPath, Role, serves
@@ -16,7 +16,7 @@ _PROTOCOL_REQUIRED_SINCE = 5
 
 
 def _fast(version: int, _: str) -> FastPath:
-    def decide(runner: ShardRunner, request: SyncGroupRequest) -> Decide | None:
+    def decide(runner: GroupRunner, request: SyncGroupRequest) -> DecideOnGroup | None:
         return None if _lacks_protocol(request, version) else _decide(request)
 
     return fast_group_request(ApiKey.SYNC_GROUP, version, decide=decide, answer=_answer)
@@ -28,7 +28,7 @@ async def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
-        outcome = await ctx.rooms.coordinators.ask(request.group_id, _decide(request))
+        outcome = await ctx.rooms.groups.ask(request.group_id, _decide(request))
     except KafkaError as refused:
         outcome = refused
     return _answer(request, outcome, ctx.api_version)
@@ -38,7 +38,7 @@ def _lacks_protocol(request: SyncGroupRequest, version: int) -> bool:
     return version >= _PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name)
 
 
-def _decide(request: SyncGroupRequest) -> Decide:
+def _decide(request: SyncGroupRequest) -> DecideOnGroup:
     return lambda shard, ticket, now: shard.sync(ticket, request, now)
 
 

@@ -36,7 +36,7 @@ def test_any_timer_of_a_coordinator_that_raises_costs_its_turn() -> None:
     async def test() -> None:
         client = await node_with_topic(rig)
         joined = await stable_member(client)
-        running = rig.node.rooms.coordinators.runner("g")
+        running = rig.node.rooms.groups.runner("g")
         assert running is not None
         timeouts = running.shard._timeouts
         for planted, (kind, kept) in enumerate(list(timeouts.items()), start=1):
@@ -47,7 +47,7 @@ def test_any_timer_of_a_coordinator_that_raises_costs_its_turn() -> None:
             await asyncio.sleep(0.1)
             assert rig.node.rooms.containment.counts[Cost.REQUEST] == planted, kind
             assert (await client.ask(heartbeat(joined), 4)).error_code == 0
-            assert rig.node.rooms.coordinators.runner("g") is running
+            assert rig.node.rooms.groups.runner("g") is running
             timeouts[kind] = kept
             running.shard.timers.cancel((kind, "planted"))
         await rig.restart()
@@ -108,7 +108,7 @@ async def _is_known(client: Client, joined: JoinGroupResponse, group_id: str = "
 
 
 def _is_elsewhere(rig: Rig, group_id: str) -> bool:
-    coordinators = rig.node.rooms.coordinators
+    coordinators = rig.node.rooms.groups
     return coordinators.partition_of(group_id) not in map(coordinators.partition_of, ("g", "new"))
 
 

@@ -14,6 +14,7 @@ from tests.unit.server.group_clients import (
     commit,
     committed,
     find_coordinator,
+    give_a_follower,
     heartbeat,
     join,
     node_with_topic,
@@ -52,7 +53,7 @@ from odradek.values import replace
 
 
 def log_of(rig: Rig, group_id: str) -> HostedPartition:
-    index = rig.node.rooms.coordinators.partition_of(group_id)
+    index = rig.node.rooms.groups.partition_of(group_id)
     return rig.node.rooms.replicas.require("__consumer_offsets", index)
 
 
@@ -235,32 +236,6 @@ def test_commits_that_are_too_large_together_are_written_one_by_one() -> None:
     rig.run(run)
 
 
-def give_a_follower(rig: Rig, hosted: HostedPartition) -> Callable[[], None]:
-    """A second replica in sync, which has what there is whenever the returned call is made."""
-    follower = NodeId(2)
-    state = hosted.partition.state
-    both = replace(
-        state,
-        partition_epoch=state.partition_epoch + 1,
-        replicas=(*state.replicas, follower),
-        isr=(*state.isr, follower),
-    )
-    hosted.partition.apply(both, now_ms=rig.clock.monotonic_ms())
-
-    def fetch() -> None:
-        log = hosted.partition.log
-        rig.node.rooms.replicas.update_follower_fetch_state(
-            hosted,
-            follower,
-            fetch_offset=log.log_end_offset,
-            log_start_offset=log.log_start_offset,
-            broker_epoch=1,
-        )
-
-    fetch()
-    return fetch
-
-
 def test_answers_wait_for_the_replicas() -> None:
     rig = Rig(properties=QUICK)
 
@@ -352,7 +327,7 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
             leader_epoch=LeaderEpoch(hosted.partition.state.leader_epoch + 1),
         )
         hosted.partition.apply(elected_again, now_ms=rig.clock.monotonic_ms())
-        coordinators = rig.node.rooms.coordinators
+        coordinators = rig.node.rooms.groups
         topic = rig.node.rooms.image.topics.by_name["__consumer_offsets"]
         touched = PartitionsOf(topic, tuple(range(len(topic.partitions))), topic)
         changes = TopicChanges(created=(), changed=(touched,), deleted=())
@@ -370,7 +345,7 @@ def test_a_leader_loads_what_is_not_committed_yet_and_answers_once_it_is() -> No
 
 
 def elect(rig: Rig, hosted: HostedPartition, leader: NodeId) -> None:
-    coordinators, state = rig.node.rooms.coordinators, hosted.partition.state
+    coordinators, state = rig.node.rooms.groups, hosted.partition.state
     topic = rig.node.rooms.image.topics.by_name["__consumer_offsets"]
     touched = PartitionsOf(topic, (hosted.index,), topic)
     changes = TopicChanges(created=(), changed=(touched,), deleted=())
@@ -406,7 +381,7 @@ def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatc
         elect_elsewhere_and_back(rig, hosted)
         for _ in range(turns):
             await asyncio.sleep(0)
-        abandoned = rig.node.rooms.coordinators.runner("g")
+        abandoned = rig.node.rooms.groups.runner("g")
         elect_elsewhere_and_back(rig, hosted)
         await asyncio.sleep(1)
         assert abandoned is not None
@@ -431,7 +406,7 @@ def recreate_topic(rig: Rig, name: str) -> None:
     topics.by_name[name] = topics.by_id[new.topic_id] = new
     created = PartitionsOf(new, tuple(range(len(new.partitions))), None)
     changes = TopicChanges(created=(created,), changed=(), deleted=(old,))
-    node.rooms.coordinators.apply(
+    node.rooms.groups.apply(
         replace(node.rooms.image, topics=topics), Changes(topics=changes, configs=(), brokers_changed=False)
     )
 
@@ -502,7 +477,7 @@ def test_offsets_of_a_deleted_topic_go_once_the_log_takes_it() -> None:
 
 def neighbour_of(rig: Rig, group_id: str) -> str:
     """Another group of the same shard."""
-    coordinators = rig.node.rooms.coordinators
+    coordinators = rig.node.rooms.groups
     names = (f"neighbour {number}" for number in range(100))
     return next(name for name in names if coordinators.partition_of(name) == coordinators.partition_of(group_id))
 
@@ -554,7 +529,7 @@ def test_a_decision_that_breaks_leaves_nobody_waiting() -> None:
         client = await node_with_topic(rig)
         at = client.send(join(), 3)
         await asyncio.sleep(1)
-        runner = rig.node.rooms.coordinators.runner("g")
+        runner = rig.node.rooms.groups.runner("g")
         assert runner is not None
         (group,) = runner.shard.groups.values()
         assert isinstance(group, ClassicGroup)
@@ -596,7 +571,7 @@ def test_a_replay_that_breaks_loads_the_shard_anew(way: str, monkeypatch: pytest
     if way == "fast":
         broken = Broken(monkeypatch, GroupShard, "replay_commit", lambda commit, now: str(commit.group_id))
     else:
-        broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+        broken = Broken(monkeypatch, GroupShard, "replay", lambda record, producer: str(record.key.group))
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -619,7 +594,7 @@ def test_a_replay_that_breaks_loads_the_shard_anew(way: str, monkeypatch: pytest
 
 def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(properties=QUICK)
-    broken = Broken(monkeypatch, GroupShard, "replay", lambda record: str(record.key.group))
+    broken = Broken(monkeypatch, GroupShard, "replay", lambda record, producer: str(record.key.group))
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -654,7 +629,7 @@ def test_a_group_is_deleted_in_as_many_batches_as_it_takes(members: bool, monkey
         (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results
         assert result.error_code == (ErrorCode.NON_EMPTY_GROUP if members else 0)
         assert len(await committed(client, topic="u", partitions=30)) == (30 if members else 0)
-        assert rig.node.rooms.coordinators.counts() == ((1, 30) if members else (0, 0))
+        assert rig.node.rooms.groups.counts() == ((1, 30) if members else (0, 0))
         assert rig.node.rooms.containment.total == 0
 
     rig.run(run)
