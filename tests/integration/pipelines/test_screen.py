@@ -149,6 +149,35 @@ def test_a_stop_of_the_whole_process_group_is_a_stop(
     assert "Traceback" not in run.shown
 
 
+def test_two_runs_at_once_are_one(
+    terminal: Callable[..., Terminal], written: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Also where the first was killed and its JVM has not noticed yet: it may still be writing."""
+    try:
+        find_java(os.environ)
+    except Sentence as missing:
+        pytest.skip(f"NOT TESTED: {missing}")
+    with running_node(in_process=False) as node:
+        with Brokers(Session({"bootstrap.servers": node.bootstrap_servers})) as brokers:
+            brokers.create_topic("letters", 1)
+        command = ("pipeline", "run", str(written(LETTERS)), "--data", str(tmp_path), "-b", node.bootstrap_servers)
+        first = terminal(*command)
+        first.wait_for("letters: waiting for records")
+        for beside in (command, ("pipeline", "compact", command[2], "--data", str(tmp_path))):
+            second = terminal(*beside)
+            assert second.process.wait(PATIENCE_S) == 1
+            assert "odradek: somebody runs on the checkpoint" in second.shown
+        os.kill(first.jvm(), signal.SIGSTOP)
+        first.process.kill()
+        first.process.wait()
+        third = terminal(*command)
+        third.wait_for(r"letters: taking its checkpoint \(\d+ s\)")
+        os.kill(first.jvm(), signal.SIGCONT)
+        third.wait_for("letters: waiting for records")
+        with pytest.raises(AssertionError, match="there is no JVM"):
+            first.jvm()
+
+
 def test_a_log_and_a_program_hear_the_same(
     pipeline: Callable[[Path], Trial], written: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,6 @@ query that reads other topics than the one that wrote its checkpoint would silen
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from odradek.apps.pipelines import locks
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.sinks import LakeTable, ToTopic
 from odradek.apps.pipelines.sources import Topic
@@ -38,6 +38,9 @@ class Checkpoint:
         self.pipeline = pipeline
         self.is_local = "://" not in place
         self.writer_id = ""
+        self.lock: int | None = None
+        """The file that is locked while it is `taken`. Spark's JVM is given it as well, since that may still be writing
+        when the process that started it has been killed."""
 
     @property
     def log_file(self) -> Path | None:
@@ -65,22 +68,21 @@ class Checkpoint:
     def _locked(self) -> Iterator[None]:
         try:
             Path(self.place).mkdir(parents=True, exist_ok=True)
-            lock = os.open(Path(self.place, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self.lock = locks.take(Path(self.place, LOCK))
         except OSError as failure:
             raise Sentence(
                 f"cannot use the checkpoint {self.place} ({failure.strerror}): name another with --checkpoint."
             ) from failure
+        if self.lock is None:
+            raise Sentence(
+                f"somebody runs on the checkpoint {self.place} already: stop that run, or name another place "
+                "with --checkpoint."
+            )
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Sentence(
-                    f"somebody runs on the checkpoint {self.place} already: stop that run, or name another place "
-                    "with --checkpoint."
-                ) from None
             yield
         finally:
-            os.close(lock)
+            locks.release(self.lock)
+            self.lock = None
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
         """By query, how far its last finished batch had read; nothing where Spark has written nothing yet."""

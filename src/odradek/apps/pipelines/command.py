@@ -158,7 +158,7 @@ def compact(options: argparse.Namespace) -> int:
     done = {}
     with checkpoint.taken():
         check_lakes(pipeline, checkpoint, wishes.data)
-        spark = _spark(pipeline, options, formats=pipeline.formats, brief=False)
+        spark = _spark(pipeline, options, formats=pipeline.formats, brief=False, held=checkpoint.lock)
         for name, sink in chosen.items():
             place = sinks.located(wishes.data, sink.path)
             if isinstance(sink, sinks.LakeTable):
@@ -289,7 +289,12 @@ def _wishes(options: argparse.Namespace) -> Wishes:
 
 
 def _spark(
-    pipeline: Pipeline, options: argparse.Namespace, *, formats: Sequence[str] = (), brief: bool
+    pipeline: Pipeline,
+    options: argparse.Namespace,
+    *,
+    formats: Sequence[str] = (),
+    brief: bool,
+    held: int | None = None,
 ) -> SparkSession:
     """A session for everything but runs: without topics, so that nothing is fetched for it but what Avro needs."""
     import tempfile
@@ -306,6 +311,7 @@ def _spark(
             formats=formats,
             brief=brief,
             topics=any(each.schema.kind == "avro" for each in streams),
+            held=held,
             during=teller.during,
         )
 

@@ -93,7 +93,8 @@ def run(
         brokers = open_things.enter_context(Brokers(session))
         with teller.during(f"asking {brokers.bootstrap} for the topics"):
             brokers.prepare(pipeline, needs_dead_letters=bool(refusing(pipeline)) or pipeline.has_letters_of_rows)
-        open_things.enter_context(checkpoint.taken())
+        with teller.during("taking its checkpoint"):
+            open_things.enter_context(checkpoint.taken())
         check_lakes(pipeline, checkpoint, wishes.data)
         if checkpoint.is_local:
             open_things.enter_context(owned(parquet_places(pipeline, wishes.data), checkpoint))
@@ -116,6 +117,7 @@ def run(
             log_file=checkpoint.log_file,
             formats=pipeline.formats,
             brief=is_brief(running),
+            held=checkpoint.lock,
             during=teller.during,
         )
         if metrics is not None:

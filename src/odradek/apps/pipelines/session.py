@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -84,17 +86,21 @@ def open_session(
     formats: Sequence[str] = (),
     brief: bool = False,
     topics: bool = True,
+    held: int | None = None,
     during: During = lambda _: nullcontext(),
 ) -> SparkSession:
     """The session of this process; a new one unless there is one already, as under spark-submit.
 
     Everything that Spark's JVM says goes to `log_file`, if one is given: nobody wants it on the terminal, and those who
     look for the cause of a failure do. `formats` are those of tables that Spark does not bring: `delta`, `iceberg`.
-    With `brief`, the JVM is one for little work; without `topics`, it can read and write none, nor Avro. `during` hears
+    With `brief`, the JVM is one for little work; without `topics`, it can read and write none, nor Avro. `held` is a
+    locked file that a new JVM keeps open as well: it goes on for seconds when this process is killed. `during` hears
     what is being waited for.
     """
     with during("starting Spark"):
-        return _opened(name, master, conf or {}, log_file, formats, brief=brief, topics=topics, during=during)
+        return _opened(
+            name, master, conf or {}, log_file, formats, brief=brief, topics=topics, held=held, during=during
+        )
 
 
 def _opened(
@@ -106,6 +112,7 @@ def _opened(
     *,
     brief: bool,
     topics: bool,
+    held: int | None,
     during: During,
 ) -> SparkSession:
     try:
@@ -128,12 +135,17 @@ def _opened(
     if submitted:
         settings.pop("spark.master", None)  # spark-submit has decided where it runs.
     else:
-        jars = connector(os.environ, settings, formats, topics=topics)
-        settings |= jars
         with during("looking for Java"):
             java = find_java(os.environ)
-        with during("fetching Spark's Kafka connector, this once" if "spark.jars.ivy" in jars else "starting the JVM"):
-            _launch(settings, log_file, java)
+        jars = connector(os.environ, settings, formats, topics=topics)
+        if "spark.jars.ivy" in jars:
+            with during("fetching Spark's Kafka connector, this once"), fetching(Path(jars["spark.jars.ivy"])):
+                settings |= connector(os.environ, settings, formats, topics=topics)  # Another may have done it.
+                _launch(settings, log_file, java, held)
+        else:
+            settings |= jars
+            with during("starting the JVM"):
+                _launch(settings, log_file, java, held)
     for key, setting in settings.items():
         builder = builder.config(key, setting)
     with during("opening the session"):
@@ -185,7 +197,7 @@ def connector(
     fetched = [
         ivy / "jars" / name for name in (*(JARS if topics else ()), *(jar for each in wanted for jar in each.jars))
     ]
-    if all(jar.is_file() and jar.stat().st_size for jar in fetched):
+    if all(map(zipfile.is_zipfile, fetched)):
         return {"spark.jars": ",".join(map(str, fetched))}
     return {
         "spark.jars.packages": ",".join([*((CONNECTOR, AVRO) if topics else ()), *(each.package for each in wanted)]),
@@ -194,7 +206,20 @@ def connector(
     }
 
 
-def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> None:
+@contextlib.contextmanager
+def fetching(ivy: Path) -> Iterator[None]:
+    """While this holds, nobody else fetches jars: two that do at once break each other's downloads. What one left half
+    done that was killed is deleted, since Ivy would take it for newer than the whole."""
+    ivy.mkdir(parents=True, exist_ok=True)
+    with (ivy / "odradek.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for jar in (ivy / "jars").glob("*.jar"):
+            if not zipfile.is_zipfile(jar):
+                jar.unlink()
+        yield
+
+
+def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java, held: int | None) -> None:
     """Start the JVM; what it says goes to the file, and why it did not start becomes a Sentence."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -214,9 +239,9 @@ def _launch(settings: Mapping[str, str], log_file: Path | None, java: Java) -> N
     logging.getLogger().addFilter(_is_not_of_the_gateway)
     with _output(log_file) as output:
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, {} if output is None else {"stdout": output, "stderr": output}
-            )
+            told = {} if output is None else {"stdout": output, "stderr": output}
+            kept = {} if held is None else {"pass_fds": (held,)}
+            gateway = launch_gateway(conf, {**told, **kept})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as failure:
             raise Sentence(why_no_jvm(log_file, failure)) from failure
         # The context would start a JVM of its own, with its noise on the terminal.

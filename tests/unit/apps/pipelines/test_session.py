@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from odradek.apps.pipelines.lakes import FORMATS, settings_of
-from odradek.apps.pipelines.session import JARS, connector, settings_for, why_no_jvm, width
+from odradek.apps.pipelines.session import JARS, connector, fetching, settings_for, why_no_jvm, width
 
 
 @pytest.mark.parametrize(
@@ -35,14 +37,37 @@ def test_the_connector_is_fetched_once(tmp_path: Path) -> None:
     jars = Path(first["spark.jars.ivy"]) / "jars"
     jars.mkdir(parents=True)
     for name in JARS[1:]:
-        (jars / name).write_bytes(b"jar")
+        write_jar(jars / name)
     assert "spark.jars.packages" in connector(environment, {}), "one of them is missing"
-    (jars / JARS[0]).write_bytes(b"jar")
+    write_jar(jars / JARS[0])
+    whole = (jars / JARS[0]).read_bytes()
+    (jars / JARS[0]).write_bytes(whole[:-10])
+    assert "spark.jars.packages" in connector(environment, {}), "one of them is not whole"
+    (jars / JARS[0]).write_bytes(whole)
     assert connector(environment, {}) == {"spark.jars": ",".join(str(jars / name) for name in JARS)}
     assert connector(environment, {"spark.jars": "mine.jar"}) == {}
     with_tables = connector(environment, {}, ["delta", "iceberg"])["spark.jars.packages"]
     assert "io.delta:delta-spark_2.13" in with_tables, "what is there already does not hide what is missing"
     assert "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13" in with_tables
+
+
+def write_jar(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0")
+
+
+def test_one_at_a_time_fetches(tmp_path: Path) -> None:
+    """Two first runs at once: one of them lost its downloads to the other."""
+    jars = tmp_path / "ivy" / "jars"
+    with fetching(tmp_path / "ivy"):
+        jars.mkdir()
+        write_jar(jars / "whole.jar")
+        (jars / "half.jar").write_bytes((jars / "whole.jar").read_bytes()[:-10])
+        (lock,) = (tmp_path / "ivy").glob("*.lock")
+        with lock.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with fetching(tmp_path / "ivy"):
+        assert [each.name for each in jars.iterdir()] == ["whole.jar"], "Ivy would not have fetched the other again"
 
 
 def test_what_reads_no_topic_needs_no_connector(tmp_path: Path) -> None:
