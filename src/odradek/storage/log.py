@@ -32,7 +32,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.leader_epochs import EpochEnd
 from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers
 from odradek.storage.replicated_log import ReplicatedLog
-from odradek.storage.timestamps import TimestampOffset
+from odradek.storage.timestamps import TimeSearch
 from odradek.storage.txn_index import AbortedTxn
 from odradek.storage.validation import SMALLEST_RECORD, Examined, Origin
 from odradek.values import value
@@ -382,13 +382,14 @@ class Log(ReplicatedLog):
                 return FileSlice(segment.file, position, size)
         return self.read(start_offset, max_bytes, self.log_end_offset, minimum_one).records
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Timestamp and offset of the first record at least as late; None if there is none."""
-        return timestamps.first_at_least(self.segments, timestamp, log_start_offset=self.log_start_offset)
+    def search_by_time(self, timestamp: int, from_offset: int) -> TimeSearch | None:
+        """Where the first record from this offset on that is as late may be; None if there is none."""
+        return timestamps.next_search(self.segments, timestamp, from_offset=from_offset, end_offset=self.log_end_offset)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The largest timestamp and the offset of the first record that has it; None in a log without records."""
-        return timestamps.largest(self.segments, log_start_offset=self.log_start_offset)
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the log, -1 if it has none."""
+        return timestamps.largest(self.segments)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """See `LeaderEpochs.end_offset_for`."""

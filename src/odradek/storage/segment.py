@@ -189,7 +189,7 @@ class Segment:
             if found or not position:  # Else an earlier batch, forgotten by now, may be the one.
                 following = found + 1
                 return position, (positions[following] if following < len(positions) else self.size) - position
-        return self._scan(self._offset_index.position_before(offset), offset)
+        return self._scan(self.position_before(offset), offset)
 
     def boundary_at_most(self, position: int, *, floor: int) -> int:
         """The last start of a batch known at or before this position; `floor` if none behind it is known."""
@@ -207,27 +207,19 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Each batch's position and header from this position (a batch's start) on."""
-        while position < self.size:
-            chunk = self.file.read(position, _SCAN_BYTES)
-            start = position
-            while position - start + HEADER_SIZE <= len(chunk) and position < self.size:
-                header = BatchHeader(*BATCH_HEADER.unpack_from(chunk, position - start))
-                _check_length(header.batch_length, position, self)
-                yield position, header
-                position += header.size
-            if position == start:
-                raise _corrupt(f"{self.path} ends inside a batch header at {position}")
+        return read_headers(self.file, self.path, position, self.size)
 
     def read_batch(self, position: int, size: int) -> bytes:
         """The bytes of one batch."""
-        data = self.file.read(position, size)
-        if len(data) != size:
-            raise _corrupt(f"{self.path} ends inside a batch at {position}")
-        return data
+        return read_batch(self.file, self.path, position, size)
+
+    def position_before(self, offset: int) -> int:
+        """A batch's start before which no batch reaches this offset."""
+        return self._offset_index.position_before(offset)
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """A batch's start before which no record is as late as this timestamp."""
-        return self._offset_index.position_before(self._time_index.offset_before(timestamp))
+        return self.position_before(self._time_index.offset_before(timestamp))
 
     def largest_timestamp(self) -> int:
         """The largest timestamp in it, -1 if it has none: of a sealed segment the last entry of its time index."""
@@ -414,7 +406,7 @@ class Segment:
             at = 0
             while at + HEADER_SIZE <= len(chunk) and position + at < size:
                 base_offset, length, last_delta = _OFFSET_LENGTH_DELTA.unpack_from(chunk, at)
-                _check_length(length, position + at, self)
+                _check_length(length, position + at, self.path, size)
                 if base_offset + last_delta >= offset:
                     return position + at, length + LENGTH_OVERHEAD
                 at += length + LENGTH_OVERHEAD
@@ -439,9 +431,31 @@ class Segment:
             self.file.truncate(self.size)
 
 
-def _check_length(length: int, position: int, segment: Segment) -> None:
-    if length < HEADER_SIZE - LENGTH_OVERHEAD or position + length + LENGTH_OVERHEAD > segment.size:
-        raise _corrupt(f"{segment.path} has a batch of length {length} at {position}, which cannot be")
+def read_headers(file: File, path: str, position: int, size: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Each batch's position and header, in so much of a segment's file, from this position (a batch's start) on."""
+    while position < size:
+        chunk = file.read(position, _SCAN_BYTES)
+        start = position
+        while position - start + HEADER_SIZE <= len(chunk) and position < size:
+            header = BatchHeader(*BATCH_HEADER.unpack_from(chunk, position - start))
+            _check_length(header.batch_length, position, path, size)
+            yield position, header
+            position += header.size
+        if position == start:
+            raise _corrupt(f"{path} ends inside a batch header at {position}")
+
+
+def read_batch(file: File, path: str, position: int, size: int) -> bytes:
+    """The bytes of one batch in a segment's file."""
+    data = file.read(position, size)
+    if len(data) != size:
+        raise _corrupt(f"{path} ends inside a batch at {position}")
+    return data
+
+
+def _check_length(length: int, position: int, path: str, size: int) -> None:
+    if length < HEADER_SIZE - LENGTH_OVERHEAD or position + length + LENGTH_OVERHEAD > size:
+        raise _corrupt(f"{path} has a batch of length {length} at {position}, which cannot be")
 
 
 def _corrupt(what: str) -> KafkaError:

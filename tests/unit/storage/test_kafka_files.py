@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.worlds import read_all
+from tests.unit.storage.worlds import at_time, read_all
 
 from odradek.adapters.disk import RealDisk
 from odradek.ids import Uuid
@@ -67,7 +67,7 @@ def test_kafkas_directory_is_served(tmp_path: Path) -> None:
     assert records[45].value == b"value-46 " * 4
     assert records[45].headers == (("h", b"1"),)
     assert len(log.aborted_transactions(0, 106)) == 2
-    found = log.offset_for_timestamp(1_700_000_000_000 + 50 * 1500)
+    found = at_time(log, 1_700_000_000_000 + 50 * 1500)
     assert found is not None
     assert found.timestamp >= 1_700_000_000_000 + 50 * 1500
     log.close()

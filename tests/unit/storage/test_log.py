@@ -10,6 +10,7 @@ from tests.unit.storage.worlds import (
     NOW_MS,
     Machine,
     append,
+    at_time,
     batch_of,
     content,
     offsets,
@@ -18,7 +19,7 @@ from tests.unit.storage.worlds import (
     values,
 )
 
-from odradek.ids import Uuid
+from odradek.ids import NO_TIMESTAMP, Uuid
 from odradek.ports import FileSlice
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import BATCH_HEADER, build_batch, decode_records, read_header, update_crc
@@ -284,8 +285,8 @@ def test_the_watermark_never_goes_back_or_beyond_the_end(log: Log) -> None:
 
 def test_offsets_by_timestamp() -> None:
     log = open_log(Machine().disk, LogConfig(segment_bytes=300, index_interval_bytes=0))
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert at_time(log, 0) is None
+    assert log.max_timestamp == NO_TIMESTAMP
     stamps = [10, 30, 20, 40, 40, 5, 50, 45]
     for stamp in stamps:
         log.append_as_leader(
@@ -296,14 +297,14 @@ def test_offsets_by_timestamp() -> None:
     records = [(stamp + extra, 2 * n + extra // 2) for n, stamp in enumerate(stamps) for extra in (0, 2)]
     for wanted in range(60):
         expected = next(((stamp, offset) for stamp, offset in records if stamp >= wanted), None)
-        found = log.offset_for_timestamp(wanted)
+        found = at_time(log, wanted)
         assert (None if found is None else (found.timestamp, found.offset)) == expected
-    newest = log.max_timestamp_offset()
+    newest = at_time(log, log.max_timestamp)
     assert newest is not None
     assert (newest.timestamp, newest.offset) == (52, 13)
     log.advance_high_watermark(log.log_end_offset)
     log.delete_records_before(3)
-    found = log.offset_for_timestamp(1)
+    found = at_time(log, 1)
     assert found is not None
     assert found.offset == 3
 
@@ -317,7 +318,7 @@ def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
     append(log, b"c", timestamp=10)
     append(log, b"d", timestamp=20)
     for wanted, offset in ((5, 0), (10, 0), (15, 6)):
-        found = log.offset_for_timestamp(wanted)
+        found = at_time(log, wanted)
         assert found is not None
         assert found.offset == offset
     lying[61:] = b"\xff" * len(lying[61:])
@@ -325,7 +326,7 @@ def test_a_search_by_time_gets_over_records_that_lie(log: Log) -> None:
     lying[:8] = log.log_end_offset.to_bytes(8)
     log.append_as_follower(memoryview(lying), now_ms=NOW_MS)
     append(log, b"e", timestamp=30)
-    found = log.offset_for_timestamp(25)
+    found = at_time(log, 25)
     assert found is not None
     assert found.offset == 12
 

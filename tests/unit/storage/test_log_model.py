@@ -5,7 +5,18 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_of, content, open_log, read_all, values
+from tests.unit.storage.worlds import (
+    DIRECTORY,
+    NOW_MS,
+    Machine,
+    append,
+    at_time,
+    batch_of,
+    content,
+    open_log,
+    read_all,
+    values,
+)
 
 from odradek.protocol.records.batch import read_header
 from odradek.storage.config import LogConfig
@@ -147,7 +158,7 @@ class LogAndModel(RuleBasedStateMachine):
         assert log.size_bytes == sum(segment.size for segment in log.segments)
         for wanted in {stamp for _, _, stamp, _ in self.model}:
             expected = next((max(b[0], self.start_offset) for b in self.model if b[2] >= wanted), None)
-            found = log.offset_for_timestamp(wanted)
+            found = at_time(log, wanted)
             assert (None if found is None else found.offset) == expected
 
 

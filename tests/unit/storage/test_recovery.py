@@ -11,6 +11,7 @@ from tests.unit.storage.worlds import (
     NOW_MS,
     Machine,
     append,
+    at_time,
     batch_of,
     offsets,
     open_log,
@@ -42,7 +43,7 @@ def check_whole(log: Log, count: int) -> None:
     assert values(read_all(log)) == expected
     for start in range(count):
         assert offsets(read_all(log, start, max_bytes=1)) == list(range(start, count))
-        found = log.offset_for_timestamp(NOW_MS + start)
+        found = at_time(log, NOW_MS + start)
         assert found is not None
         assert found.offset == start
     assert log.leader_epochs.entries == [(epoch, 4 * epoch) for epoch in range((count + 3) // 4)]
@@ -211,7 +212,7 @@ def test_batches_without_timestamps_are_not_indexed_by_time(base: int, clean: bo
     again = open_log(machine.disk, SMALL, clean=clean)
     assert len(again.segments) > 2
     assert offsets(read_all(again)) == list(range(base, base + 21))
-    found = again.offset_for_timestamp(NOW_MS)
+    found = at_time(again, NOW_MS)
     assert found is not None
     assert found.offset == base + 20
     for segment in again.segments[:-1]:

@@ -10,7 +10,7 @@ from collections import Counter
 from tests.spoilt.batches import TOPICS, batch, cases, record
 from tests.spoilt.record import Answer, recorded
 from tests.spoilt.unlike_kafka import expected
-from tests.unit.storage.worlds import Machine, open_log
+from tests.unit.storage.worlds import Machine, at_time, open_log
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import crc_matches, decode_records, iter_batches, read_header
@@ -92,6 +92,6 @@ def test_the_largest_timestamp_is_that_of_the_records() -> None:
     kept = list(iter_batches(records if isinstance(records, bytes) else records.read()))
     assert [read_header(each).max_timestamp for each in kept] == [NOW_MS + 7] * 3
     assert all(crc_matches(each) for each in kept)
-    newest = log.max_timestamp_offset()
+    newest = at_time(log, log.max_timestamp)
     assert newest is not None
     assert (newest.timestamp, newest.offset) == (NOW_MS + 7, 1)

@@ -14,6 +14,7 @@ from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.trace import Trace
 from odradek.storage.config import LogConfig
 from odradek.storage.log import AppendInfo, Log
+from odradek.storage.timestamps import TimestampOffset
 
 TOPIC_ID = Uuid(bytes(range(16)))
 DIRECTORY = "/data/t-0"
@@ -80,3 +81,14 @@ def values(batches: list[bytes]) -> list[bytes | None]:
 
 def offsets(batches: list[bytes]) -> list[int]:
     return [record.offset for batch in batches for record in decode_records(batch)]
+
+
+def at_time(log: Log, timestamp: int) -> TimestampOffset | None:
+    """The first record that is as late, searched for segment by segment."""
+    search = log.search_by_time(timestamp, log.log_start_offset)
+    while search is not None:
+        found = search()
+        if found is not None:
+            return found
+        search = log.search_by_time(timestamp, search.end_offset)
+    return None

@@ -10,7 +10,7 @@ and -6, which speak of tiered storage and find nothing here.
 
 from __future__ import annotations
 
-from odradek.ids import NO_OFFSET, NO_TIMESTAMP, Offset
+from odradek.ids import NO_OFFSET, NO_TIMESTAMP
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (
@@ -27,8 +27,8 @@ from odradek.server.access.authorizer import require
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_list_offsets import epoch_of, fast_list_offsets
 from odradek.server.net.routes import Role, serves
+from odradek.server.partitions.offsets_by_time import offset_by_time
 from odradek.server.partitions.visible import LOG_END, visible_to
-from odradek.storage.log import Log
 
 CONSUMER = -1
 DEBUGGING_REPLICA = -2
@@ -52,14 +52,14 @@ async def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
             try:
                 if (topic.name, index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers[index] = _look_up(ctx, request, topic.name, wanted)
+                answers[index] = await _look_up(ctx, request, topic.name, wanted)
             except KafkaError as error:
                 answers[index] = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values())))
     return ListOffsetsResponse(topics=topics)
 
 
-def _look_up(
+async def _look_up(
     ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     require(ctx.caller, Operation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -81,8 +81,10 @@ def _look_up(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        with ctx.rooms.replicas.storage_errors(hosted):
-            found_timestamp, offset = _search(log, timestamp, end_offset)
+        wanted_time = None if timestamp == MAX_TIMESTAMP else timestamp
+        found = await offset_by_time(ctx.rooms.replicas, ctx.rooms.world.workers, hosted, wanted_time, end_offset)
+        if found is not None and found.offset < end_offset:
+            found_timestamp, offset = found.timestamp, found.offset
     if is_consumer and not partition.knows_its_end and (timestamp == LATEST or offset == NO_OFFSET):
         known = ctx.api_version >= _NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
@@ -93,13 +95,6 @@ def _look_up(
         offset=offset,
         leader_epoch=epoch_of(log, offset, latest=timestamp == LATEST),
     )
-
-
-def _search(log: Log, timestamp: int, end_offset: Offset) -> tuple[int, Offset]:
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= end_offset:
-        return NO_TIMESTAMP, NO_OFFSET
-    return found.timestamp, found.offset
 
 
 def _repeated_partitions(request: ListOffsetsRequest) -> set[tuple[str, int]]:
