@@ -16,16 +16,29 @@ if TYPE_CHECKING:
     from odradek.client.cluster import TopicPartition
     from odradek.client.consumer import Consumer, ConsumerRecord
     from odradek.client.facade import Client
-    from odradek.client.producer import Producer, RecordMetadata
+    from odradek.client.offsets import GroupMetadata
+    from odradek.client.producer import Producer, ProducerIdentity, RecordMetadata
 
-__all__ = ["Admin", "Client", "Consumer", "ConsumerRecord", "Producer", "RecordMetadata", "TopicPartition"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "ConsumerRecord",
+    "GroupMetadata",
+    "Producer",
+    "ProducerIdentity",
+    "RecordMetadata",
+    "TopicPartition",
+]
 
 _HOMES = {
     "Admin": "odradek.client.admin",
     "Client": "odradek.client.facade",
     "Consumer": "odradek.client.consumer",
     "ConsumerRecord": "odradek.client.consumer",
+    "GroupMetadata": "odradek.client.offsets",
     "Producer": "odradek.client.producer",
+    "ProducerIdentity": "odradek.client.producer",
     "RecordMetadata": "odradek.client.producer",
     "TopicPartition": "odradek.client.cluster",
 }

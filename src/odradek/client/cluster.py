@@ -109,6 +109,8 @@ class Cluster:
         self._refreshed_ms: dict[str, int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+        self._features: dict[str, int] = {}
+        self._features_epoch = -1
 
     async def close(self) -> None:
         """Close all connections; whoever waits for an answer gets ConnectionLost."""
@@ -203,8 +205,16 @@ class Cluster:
     def _link(self, host: str, port: int, lane: Lane) -> Link:
         link = self._links.get((host, port, lane))
         if link is None:
-            link = self._links[host, port, lane] = Link(self.ports, self.settings, host, port)
+            link = self._links[host, port, lane] = Link(self.ports, self.settings, host, port, opened=self._opened)
         return link
+
+    def _opened(self, connection: Connection) -> None:
+        if connection.features_epoch >= self._features_epoch:
+            self._features, self._features_epoch = connection.features, connection.features_epoch
+
+    def feature_level(self, name: str) -> int:
+        """The finalized level of a feature, as of the newest that a broker told when it was connected; 0 if none."""
+        return self._features.get(name, 0)
 
     # Metadata.
 
@@ -327,11 +337,12 @@ class Cluster:
         request: Message,
         response: type[ResponseT],
         *,
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
         timeout_ms: int | None = None,
         max_version: int | None = None,
     ) -> ResponseT:
-        """One try at a group's coordinator; a connection that is lost makes it be looked up anew."""
-        node_id = await self.coordinator(key)
+        """One try at a coordinator; a connection that is lost makes it be looked up anew."""
+        node_id = await self.coordinator(key, kind)
         try:
             return await self.ask(
                 request,
@@ -342,13 +353,15 @@ class Cluster:
                 max_version=max_version,
             )
         except ClientError:
-            self.forget_coordinator(key)
+            self.forget_coordinator(key, kind)
             raise
 
-    def check_coordinated(self, key: str, code: int, message: str = "") -> None:
+    def check_coordinated(
+        self, key: str, code: int, message: str = "", *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> None:
         """Raise what a coordinator answered, and forget it if it said that it is none."""
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-            self.forget_coordinator(key)
+            self.forget_coordinator(key, kind)
         check(code, message)
 
 

@@ -88,12 +88,17 @@ class Connection:
         "_timer_at",
         "_wire",
         "closed_by_peer",
+        "features",
+        "features_epoch",
         "next_correlation_id",
         "versions",
     )
 
     def __init__(self, wire: Wire, client_id: str) -> None:
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        """Finalized levels of the cluster's features, as of `features_epoch`."""
+        self.features_epoch = -1
         """What the broker said it serves: lowest and highest version by API key; filled by whoever asked it."""
         self.next_correlation_id = 1
         """Of the request that is sent next, for whoever makes its bytes."""

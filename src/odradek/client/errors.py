@@ -33,6 +33,14 @@ class NoOffsetForPartition(ClientError):
     """There is neither a position nor a committed offset, and `auto.offset.reset` is `none`."""
 
 
+class TransactionFailed(ClientError):
+    """The open transaction can only be aborted now; the producer goes on with the next one. Its cause says why."""
+
+
+class ProducerFailed(ClientError):
+    """A transactional producer can do nothing more: another has taken its place, or it lacks a right. Close it."""
+
+
 class Misused(ClientError):
     """A call that makes no sense in the client's state; the message says which one would."""
 

@@ -10,7 +10,7 @@ from odradek.client.settings import Given
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.consumer import Consumer
-    from odradek.client.producer import Producer
+    from odradek.client.producer import Producer, ProducerIdentity
     from odradek.client.producer.partitioners import Partitioner
 
 
@@ -26,10 +26,17 @@ class Client:
 
         return Admin(self._ports, {**self._settings, **(settings or {})})
 
-    def producer(self, settings: Given | None = None, *, partitioner: Partitioner | None = None) -> Producer:
+    def producer(
+        self,
+        settings: Given | None = None,
+        *,
+        partitioner: Partitioner | None = None,
+        guest_of: ProducerIdentity | None = None,
+    ) -> Producer:
         from odradek.client.producer import Producer
 
-        return Producer(self._ports, {**self._settings, **(settings or {})}, partitioner=partitioner)
+        given = {**self._settings, **(settings or {})}
+        return Producer(self._ports, given, partitioner=partitioner, guest_of=guest_of)
 
     def consumer(self, settings: Given | None = None) -> Consumer:
         from odradek.client.consumer import Consumer

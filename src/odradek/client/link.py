@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from odradek.client.connection import Connection
@@ -27,11 +28,14 @@ class Ports(Protocol):
 class Link:
     """One broker's address, and the connection to it while there is one."""
 
-    def __init__(self, ports: Ports, settings: Settings, host: str, port: int) -> None:
+    def __init__(
+        self, ports: Ports, settings: Settings, host: str, port: int, *, opened: Callable[[Connection], None]
+    ) -> None:
         self._ports = ports
         self._settings = settings
         self._host = host
         self._port = port
+        self._tell_opened = opened
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
         self._failures = 0
@@ -65,6 +69,7 @@ class Link:
         if task.exception() is None:
             self._connection = task.result()
             self._failures = 0
+            self._tell_opened(self._connection)
         else:
             self._failures += 1
             self._failed_ms = self._ports.clock.monotonic_ms()

@@ -49,6 +49,19 @@ class Membership:
 NOBODY = Membership()
 
 
+@value
+class GroupMetadata:
+    """A group, and as whom offsets are committed to it in a transaction."""
+
+    group_id: str
+    member: Membership = NOBODY
+
+
+def committable(offsets: Mapping[TopicPartition, CommittedOffset | int]) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets as they are committed, from those or from plain numbers."""
+    return {partition: CommittedOffset(held) if isinstance(held, int) else held for partition, held in offsets.items()}
+
+
 async def fetch_offsets(
     cluster: Cluster, group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool = False
 ) -> Answers[CommittedOffset]:

@@ -1,7 +1,7 @@
 """Settings of clients under Kafka's own property names: one table for what all share, one for each kind of client.
 
 A name that nobody knows is refused with the nearest known one; a setting of Kafka's that cannot be honoured here is
-refused too, so that nobody believes in encryption, transactions or interceptors that are not there. Settings about
+refused too, so that nobody believes in encryption or interceptors that are not there. Settings about
 serializers and metrics of the Java client mean nothing here and are passed over.
 """
 
@@ -65,6 +65,8 @@ PRODUCER_TABLE = ConfigTable(
         ConfigKey("retries", _INT, INT_MAX, "How often a batch is sent again.", Range(0, INT_MAX)),
         ConfigKey("delivery.timeout.ms", _INT, 120_000, "How long a record may take from send to the end.", _FROM_0),
         ConfigKey("enable.idempotence", _BOOLEAN, True, "Whether retries may neither double nor reorder records."),
+        ConfigKey("transactional.id", _STRING, None, "The name under which transactions outlive restarts."),
+        ConfigKey("transaction.timeout.ms", _INT, 60_000, "How long a transaction may stay open.", _FROM_0),
         ConfigKey(
             "compression.type",
             _STRING,
@@ -151,8 +153,6 @@ IGNORED = (
     "metadata.max.idle.ms",
 )
 REFUSED = {
-    "transactional.id": "transactions are not offered yet",
-    "transaction.timeout.ms": "transactions are not offered yet",
     "interceptor.classes": "there are no interceptors",
     "group.remote.assignor": "only the classic group protocol is spoken",
 }

@@ -21,18 +21,20 @@ async def connect(
         network, host=host, port=port, client_id=client_id, timeout_ms=connect_timeout_ms
     )
     try:
-        connection.versions = await _learn_versions(connection, answer_timeout_ms)
+        await _learn_versions(connection, answer_timeout_ms)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-async def _learn_versions(connection: Connection, timeout_ms: int) -> dict[int, tuple[int, int]]:
+async def _learn_versions(connection: Connection, timeout_ms: int) -> None:
     request = ApiVersionsRequest(**SOFTWARE)
     response = await connection.ask(request, ApiVersionsResponse, request.max_stable_version, timeout_ms=timeout_ms)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         response = await connection.ask(request, ApiVersionsResponse, 0, timeout_ms=timeout_ms)
     if response.error_code:
         raise ConnectionLost(f"ApiVersions was answered with error {response.error_code}")
-    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    connection.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    connection.features = {each.name: each.max_version_level for each in response.finalized_features}
+    connection.features_epoch = response.finalized_features_epoch

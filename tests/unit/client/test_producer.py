@@ -49,10 +49,11 @@ class Log:
                 assert isinstance(data.records, memoryview)
                 code, offset = self.append(data.index, data.records)
                 answers.append(PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset))
-        topic_id = request.topic_data[0].topic_id
+        (topic,) = request.topic_data
         if request.acks == 0:
             return None
-        return ProduceResponse(responses=[TopicProduceResponse(topic_id=topic_id, partition_responses=answers)])
+        answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        return ProduceResponse(responses=[answered])
 
     def append(self, partition: int, batch: memoryview) -> tuple[ErrorCode, int]:
         header = read_header(batch)

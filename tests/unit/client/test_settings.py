@@ -42,7 +42,6 @@ def test_none_is_not_given_and_what_the_java_client_needs_is_passed_over() -> No
         ("security.protocol", "SASL_SSL", "PLAINTEXT only"),
         ("ssl.truststore.location", "/x", "PLAINTEXT only"),
         ("sasl.jaas.config", "x", "PLAINTEXT only"),
-        ("transactional.id", "t", "not offered yet"),
         ("bootstrap.servers", "", "must not be empty"),
     ],
 )

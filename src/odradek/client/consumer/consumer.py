@@ -19,7 +19,7 @@ from odradek.client.consumer.subscription import Subscription
 from odradek.client.errors import ClientError, Misused, NoOffsetForPartition
 from odradek.client.leaders import EARLIEST, LATEST, FoundOffset
 from odradek.client.link import Ports
-from odradek.client.offsets import NOBODY, CommittedOffset, Membership, commit_offsets
+from odradek.client.offsets import NOBODY, CommittedOffset, GroupMetadata, Membership, commit_offsets, committable
 from odradek.client.settings import CONSUMER_TABLE, Given, Settings
 from odradek.protocol.errors import KafkaError
 
@@ -106,6 +106,10 @@ class Consumer:
     def group_membership(self) -> Membership:
         """As whom this consumer commits now; raises UNKNOWN_MEMBER_ID while it is no member of its group."""
         return NOBODY if self._member is None else self._member.membership()
+
+    def group_metadata(self) -> GroupMetadata:
+        """What a transaction needs that commits this consumer's offsets: a former member is refused (KIP-447)."""
+        return GroupMetadata(self._locator.group_id(), self.group_membership())
 
     # Reading.
 
@@ -216,12 +220,12 @@ class Consumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
         """Store positions (or these offsets) for the group, over retriable errors; raises if it cannot be done."""
-        wanted = self._consumed() if offsets is None else _committable(offsets)
+        wanted = self._consumed() if offsets is None else committable(offsets)
         await self._commit(wanted)
 
     def commit_async(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> asyncio.Task[None]:
         """Begin a commit of what is read now; await the task to hear how it ended."""
-        wanted = self._consumed() if offsets is None else _committable(offsets)
+        wanted = self._consumed() if offsets is None else committable(offsets)
         return asyncio.ensure_future(self._commit(wanted))
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
@@ -371,7 +375,3 @@ class Consumer:
             told = listener(partitions)
             if isinstance(told, Awaitable):
                 await told
-
-
-def _committable(offsets: Mapping[TopicPartition, CommittedOffset | int]) -> dict[TopicPartition, CommittedOffset]:
-    return {partition: CommittedOffset(held) if isinstance(held, int) else held for partition, held in offsets.items()}

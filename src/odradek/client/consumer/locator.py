@@ -79,16 +79,18 @@ class Locator:
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed for these."""
         group_id = self.group_id()
-        found = await self._cluster.retrying(
-            lambda: fetch_offsets(self._cluster, group_id, partitions, require_stable=self._read_committed)
-        )
-        answers: dict[TopicPartition, CommittedOffset | None] = {}
-        for partition in partitions:
-            answer = found.get(partition)
-            if isinstance(answer, KafkaError):
-                raise answer
-            answers[partition] = answer
-        return answers
+
+        async def attempt() -> dict[TopicPartition, CommittedOffset | None]:
+            found = await fetch_offsets(self._cluster, group_id, partitions, require_stable=self._read_committed)
+            answers: dict[TopicPartition, CommittedOffset | None] = {}
+            for partition in partitions:
+                answer = found.get(partition)
+                if isinstance(answer, KafkaError):
+                    raise answer
+                answers[partition] = answer
+            return answers
+
+        return await self._cluster.retrying(attempt)
 
     def group_id(self) -> str:
         """Whose offsets are committed; raises Misused without a group."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from odradek.client.cluster import TopicPartition
 from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from odradek.protocol.records.batch import HEADER_SIZE, frame_batch
+from odradek.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, frame_batch
 from odradek.protocol.records.compression import Compression, compress
 from odradek.protocol.records.record import Header, write_record
 from odradek.values import value
@@ -108,7 +108,7 @@ class ProducerBatch:
         self._receipts.append((receipt, timestamp))
         return receipt
 
-    def encode(self, compression: Compression, level: int | None) -> bytearray:
+    def encode(self, compression: Compression, level: int | None, *, transactional: bool) -> bytearray:
         """The batch as it is sent, with the producer id, epoch and sequence it carries now."""
         if self._payload is None:
             if compression is Compression.NONE:
@@ -118,7 +118,7 @@ class ProducerBatch:
                 self._body = bytearray()
         return frame_batch(
             self._payload,
-            attributes=int(compression),
+            attributes=compression | TRANSACTIONAL_BIT if transactional else int(compression),
             records_count=len(self._receipts),
             base_timestamp=self._base_timestamp,
             max_timestamp=self._max_timestamp,

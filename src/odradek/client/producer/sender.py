@@ -9,7 +9,9 @@ from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.errors import ClientError, DeliveryTimedOut, check, may_pass
 from odradek.client.producer.accumulator import MAX_EPOCH, Accumulator, PartitionQueue
 from odradek.client.producer.batch import ProducerBatch
+from odradek.client.producer.transactions import CONCURRENT_BACKOFF_MS, State, Transactions
 from odradek.ids import ZERO_UUID
+from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import (
@@ -62,6 +64,8 @@ class Sender:
         self._requests: list[asyncio.Task[None]] = []
         self._failed_tries: dict[str, int] = {}
         self._trouble: Exception | None = None
+        self.transactions: Transactions | None = None
+        """Those of a transactional producer: then they say under which identity, when, and what a failure means."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(self._ended)
@@ -82,6 +86,30 @@ class Sender:
             self._fail(batch, DeliveryTimedOut("the producer was closed before the record was delivered"))
         self._accumulator.queues.clear()
 
+    def use(self, producer_id: int, producer_epoch: int) -> None:
+        """Send under this identity from now on, every partition from sequence 0; nothing may be unsettled."""
+        assert not any(self._accumulator.unsettled()), "a batch is stamped with an identity that is replaced"
+        self._identity = (producer_id, producer_epoch)
+        self._accumulator.queues.clear()
+
+    def give_up_waiting(self, failure: Exception, *, sent_before: bool) -> None:
+        """Fail what was never sent; and what waits to be sent again, though its sequence will be missing, if told."""
+        for queue in self._accumulator.queues.values():
+            for batch in [each for each in queue.waiting if sent_before or not each.attempts]:
+                queue.waiting.remove(batch)
+                self._fail(batch, failure)
+
+    async def settle(self) -> None:
+        """Wait until everything that is there now is through, delivered or not; nothing lingers meanwhile."""
+        settled = [batch.settled for batch in self._accumulator.unsettled()]
+        if settled:
+            self._accumulator.flushes += 1
+            self.wake()
+            try:
+                await asyncio.wait(settled)
+            finally:
+                self._accumulator.flushes -= 1
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Nobody shall wait for a sender that is gone, whatever broke it."""
         failure = None if task.cancelled() else task.exception()
@@ -92,7 +120,7 @@ class Sender:
         """Give up all that is not in flight."""
         for queue in self._accumulator.queues.values():
             while queue.waiting:
-                self._fail(queue.waiting.popleft(), failure)
+                self._give_up(queue.waiting.popleft(), failure)
 
     async def _run(self) -> None:
         while True:
@@ -151,11 +179,13 @@ class Sender:
             queue.waiting.popleft()
             why = first.failure or self._trouble or "nobody answered"
             late = f"{first.partition}: not delivered in {self._delivery_timeout_ms} ms; last heard: {why}"
-            self._fail(first, DeliveryTimedOut(late))
+            self._give_up(first, DeliveryTimedOut(late))
         return _FOREVER_MS
 
     def _node_for(self, partition: TopicPartition, queue: PartitionQueue) -> int | None:
         """Where the partition's batches go now; None, and somebody on the way to find out, if that is not known."""
+        if self.transactions is not None and not self.transactions.may_write(partition):
+            return None
         if self._idempotent and queue.producer_id < 0:
             if self._identity is None:
                 self._start(_IDENTITY, self._acquire_identity)
@@ -223,7 +253,8 @@ class Sender:
 
     async def _exchange(self, node_id: int, batches: list[ProducerBatch]) -> None:
         connection = await self._cluster.connection(node_id)
-        version = self._cluster.version_for(connection, ProduceRequest)
+        max_version = None if self.transactions is None else self.transactions.max_version(ApiKey.PRODUCE)
+        version = self._cluster.version_for(connection, ProduceRequest, max_version)
         request = self._request(batches)
         if self._acks == NO_ANSWER:
             connection.tell(request, version)
@@ -254,12 +285,17 @@ class Sender:
                 known = self._cluster.topics.get(name)
                 topic_id = ZERO_UUID if known is None else known.topic_id
                 topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            data = PartitionProduceData(index=index, records=batch.encode(self._compression, self._level))
-            topics[name].partition_data.append(data)
-        return ProduceRequest(acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values()))
+            records = batch.encode(self._compression, self._level, transactional=self.transactions is not None)
+            topics[name].partition_data.append(PartitionProduceData(index=index, records=records))
+        return ProduceRequest(
+            transactional_id=None if self.transactions is None else self.transactions.transactional_id,
+            acks=self._acks,
+            timeout_ms=self._request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
 
     def _refused(self, batch: ProducerBatch, refusal: KafkaError) -> None:
-        if may_pass(refusal):
+        if may_pass(refusal) and refusal.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
             self._cluster.mark_stale(batch.partition.topic)
         self._came_back(batch, refusal)
 
@@ -268,14 +304,19 @@ class Sender:
         queue = self._accumulator.queues[batch.partition]
         batch.failure = failure
         sequence_lost = self._idempotent and isinstance(failure, KafkaError) and failure.code in _SEQUENCE_LOST
-        if batch.attempts > self._retries or not (may_pass(failure) or sequence_lost):
-            queue.settle(batch)
-            self._fail(batch, failure)
-            return
         begin_anew = sequence_lost and queue.is_first_in_line(batch)
+        # In a transaction nothing goes on after a gap: it is aborted, and only the next one has another epoch.
+        is_lost = begin_anew and self.transactions is not None
+        has_failed = self.transactions is not None and self.transactions.state is State.FAILED
+        if batch.attempts > self._retries or is_lost or has_failed or not (may_pass(failure) or sequence_lost):
+            queue.settle(batch)
+            self._give_up(batch, failure)
+            return
         queue.put_back(batch)
-        now_ms = self._cluster.ports.clock.monotonic_ms()
-        batch.retry_at_ms = now_ms + self._cluster.backoff_ms(batch.attempts - 1)
+        pause_ms = self._cluster.backoff_ms(batch.attempts - 1)
+        if isinstance(failure, KafkaError) and failure.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            pause_ms = min(pause_ms, CONCURRENT_BACKOFF_MS)
+        batch.retry_at_ms = self._cluster.ports.clock.monotonic_ms() + pause_ms
         if begin_anew:
             self._bump_epoch(queue)
 
@@ -295,6 +336,12 @@ class Sender:
         queue.is_known = True
         self._accumulator.release(batch)
         batch.succeed(base_offset, log_append_time_ms)
+
+    def _give_up(self, batch: ProducerBatch, failure: Exception) -> None:
+        """A batch that should have been delivered will not be."""
+        self._fail(batch, failure)
+        if self.transactions is not None:
+            self.transactions.batch_failed(failure)
 
     def _fail(self, batch: ProducerBatch, failure: Exception) -> None:
         self._accumulator.release(batch)
