@@ -119,8 +119,8 @@ class _Writing:
             return None
         hosted.appends += 1
         hosted.bytes_in += batch_bytes
-        if hosted.watchers:
-            hosted.tell_watchers(batch_bytes)
+        if hosted.is_read:
+            hosted.on_committed(batch_bytes)
         if not known.acks:
             return _NO_ANSWER
         pack = known.pack

@@ -214,7 +214,7 @@ class FollowerFetch(Deferred[None]):
             listener_name="",
         )
         collector = Collector(session, self._rooms.replicas, follower, max_bytes=self.max_bytes, visible=LOG_END)
-        collector.collect()
+        collector.collect(has_waited=True)
         response = FetchResponse(session_id=session.id, responses=collector.answer(incremental=True))
         if collector.failed:
             name_fetch_leaders(response, self._rooms.image, self._rooms.config.inter_broker_listener_name)

@@ -23,7 +23,6 @@ from odradek.server.handlers.leader_hints import name_fetch_leaders
 from odradek.server.net.routes import Role, serves
 from odradek.server.partitions.fetch_sessions import FetchSession
 from odradek.server.partitions.reads import Collector, Reader
-from odradek.server.partitions.visible import visible_to
 
 _READS_FROM_FOLLOWERS_VERSION = 11
 _REPLICA_STATE_VERSION = 15
@@ -47,7 +46,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         rooms.replicas,
         reader,
         max_bytes=min(request.max_bytes, rooms.config.fetch_max_bytes),
-        visible=visible_to(reader.replica_id, request.isolation_level),
+        visible=session.visible,
         may_read=_permission(ctx, reader),
     )
     try:
@@ -56,11 +55,7 @@ async def handle(ctx: Context, request: FetchRequest) -> FetchResponse:
         # A Fetch that wants nothing has nothing to wait for: consumers end a session with one, and wait for the answer.
         waits = request.max_wait_ms > 0 and bool(session.partitions)
         if waits and collector.size < min_bytes and not collector.urgent:
-            if collector.excess_ms:
-                await _wait_for_quota(ctx, session, collector, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms)
-            else:
-                await _wait(ctx, session, min_bytes - collector.size, request.max_wait_ms)
-                collector.collect()
+            await _wait(ctx, session, collector, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms)
         if collector.has_cold_slices():
             await collector.warm(rooms.world.workers)
     finally:
@@ -96,26 +91,21 @@ def _permission(ctx: Context, reader: Reader) -> Callable[[str], bool] | None:
     return None if allowed(ctx.caller, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else lambda topic: False
 
 
-async def _wait_for_quota(
-    ctx: Context, session: FetchSession, collector: Collector, *, min_bytes: int, max_wait_ms: int
-) -> None:
-    """As `_wait`, and those that were held back are looked at again when the quota may have room for them."""
+async def _wait(ctx: Context, session: FetchSession, collector: Collector, *, min_bytes: int, max_wait_ms: int) -> None:
+    """Look again when there may be enough, or the quota may have room for what it held back, until the time is up."""
+    clock = ctx.rooms.world.clock
     left_ms = max_wait_ms
+    deadline_ms = clock.monotonic_ms() + max_wait_ms
     while left_ms > 0 and collector.size < min_bytes and not collector.urgent:
-        wait_ms = min(left_ms, collector.excess_ms or left_ms)
-        woken = await _wait(ctx, session, min_bytes - collector.size, wait_ms)
-        collector.collect()
-        if woken:
+        waiter = ctx.rooms.purgatory.park(timeout_ms=min(left_ms, collector.excess_ms or left_ms))
+        session.park(waiter, min_bytes - collector.size)
+        try:
+            await waiter
+        finally:
+            is_over = session.waiter is not waiter or session.must_answer
+            if session.waiter is waiter:
+                session.waiter = None
+        collector.collect(has_waited=True)
+        if is_over:
             break
-        left_ms -= wait_ms
-
-
-async def _wait(ctx: Context, session: FetchSession, missing_bytes: int, max_wait_ms: int) -> bool:
-    """Whether it was woken; else its time is up."""
-    waiter = ctx.rooms.purgatory.park(timeout_ms=max_wait_ms)
-    session.park(waiter, missing_bytes)
-    try:
-        return await waiter
-    finally:
-        if session.waiter is waiter:
-            session.waiter = None
+        left_ms = deadline_ms - clock.monotonic_ms()

@@ -15,6 +15,7 @@ from odradek.ids import ZERO_UUID, LeaderEpoch, Offset, Uuid
 from odradek.ports import Clock, Entropy
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.broker_liveness import NO_BROKER_EPOCH
+from odradek.server.partitions.visible import Visible, visible_to
 
 if TYPE_CHECKING:
     from odradek.protocol.messages.fetch import FetchPartition, FetchRequest
@@ -28,7 +29,9 @@ NO_SESSION = 0
 LARGEST_EPOCH = (1 << 31) - 1
 CONSUMER = -1
 ALL_BYTES = 1 << 62
-"""More than anybody waits for: who is told of so many looks at once."""
+"""More than there is: who is told of so many is to answer with whatever is found."""
+MANY_BYTES = 1 << 40
+"""More than anybody waits for: who is told of so many looks at once, and may find too little."""
 
 Rank: TypeAlias = tuple[bool, int, int]
 """Whether a session is a replica's, how many partitions it has, and its id: what it is worth in Kafka's eyes."""
@@ -81,6 +84,7 @@ class WatchedPartition:
         waiter = session.waiter
         if waiter is not None and (not self.held_back or added_bytes >= ALL_BYTES):
             session.missing_bytes -= added_bytes
+            session.must_answer = session.must_answer or added_bytes >= ALL_BYTES
             if session.missing_bytes <= 0 and not waiter.is_done:
                 waiter.wake()
 
@@ -97,16 +101,20 @@ class FetchSession:
         "id",
         "last_used_ms",
         "missing_bytes",
+        "must_answer",
         "partitions",
         "rank",
         "replica_id",
         "uses_topic_ids",
+        "visible",
         "waiter",
         "watching",
     )
 
-    def __init__(self, *, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, *, replica_id: int, visible: Visible, uses_topic_ids: bool, now_ms: int) -> None:
         self.id = NO_SESSION
+        self.visible = visible
+        """How far its reader sees, which is up to each of its requests;"""
         self.replica_id = replica_id
         """Whose it is; below 0 if it is a consumer's."""
         self.broker_epoch = NO_BROKER_EPOCH
@@ -124,6 +132,8 @@ class FetchSession:
         self.waiter: Wakeable | None = None
         """The request that is not answered yet, as there was too little to tell."""
         self.missing_bytes = 0
+        self.must_answer = False
+        """Whether that is to be answered whatever it finds: a partition has something else to tell than records."""
 
     def park(self, waiter: Wakeable, missing_bytes: int) -> None:
         """Let it be told once there are so many bytes more. With two connections on one session, the older request is
@@ -131,7 +141,18 @@ class FetchSession:
         self.watch()
         self._let_go()
         self.missing_bytes = missing_bytes
+        self.must_answer = False
         self.waiter = waiter
+
+    def look_as_far_as(self, visible: Visible) -> None:
+        """The reader may see so much from now on."""
+        if visible is not self.visible:
+            was_watching = self.watching
+            self._unwatch()
+            self.visible = visible
+            self.dirty.update(dict.fromkeys(self.partitions.values()))
+            if was_watching:
+                self.watch()
 
     def want(self, request: FetchRequest, replicas: Replicas) -> None:
         """Take over what a request adds, moves and forgets."""
@@ -153,7 +174,7 @@ class FetchSession:
                 if entry is not None:
                     self.dirty.pop(entry, None)
                     if entry.hosted is not None:
-                        self._watchers_of(entry.hosted).pop(entry, None)
+                        entry.hosted.unwatch(entry, self.visible)
 
     def resolve_missing(self, replicas: Replicas) -> None:
         """Look again for partitions that were not there: an entry without one stays dirty until it is found."""
@@ -170,11 +191,7 @@ class FetchSession:
             hosted = replicas.find(entry.topic, entry.index)
         entry.hosted = hosted
         if hosted is not None and self.watching:
-            self._watchers_of(hosted)[entry] = None
-
-    def _watchers_of(self, hosted: HostedPartition) -> dict[WatchedPartition, None]:
-        """Where to hear of what it can read: followers see what readers may not see yet."""
-        return hosted.watchers if self.replica_id < 0 else hosted.followers
+            hosted.watch(entry, self.visible)
 
     def watch(self) -> None:
         """Hear of changes from now on."""
@@ -182,15 +199,20 @@ class FetchSession:
             self.watching = True
             for entry in self.partitions.values():
                 if entry.hosted is not None:
-                    self._watchers_of(entry.hosted)[entry] = None
+                    entry.hosted.watch(entry, self.visible)
 
     def close(self) -> None:
         """Hear of nothing any more; a request that still waits is answered, or it would wait until its time is up."""
+        self._unwatch()
+        self.must_answer = True
+        self._let_go()
+
+    def _unwatch(self) -> None:
         if self.watching:
+            self.watching = False
             for entry in self.partitions.values():
                 if entry.hosted is not None:
-                    self._watchers_of(entry.hosted).pop(entry, None)
-        self._let_go()
+                    entry.hosted.unwatch(entry, self.visible)
 
     def _let_go(self) -> None:
         if self.waiter is not None and not self.waiter.is_done:
@@ -221,8 +243,10 @@ class FetchSessions:
     ) -> tuple[FetchSession, bool]:
         """The session that a request means, and whether its answer shall hold changes only."""
         uses_topic_ids = version >= 13
+        visible = visible_to(replica_id, request.isolation_level)
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             session = self._continue(request, uses_topic_ids, replicas, replica_id)
+            session.look_as_far_as(visible)
             if not session.partitions:
                 self._drop(session.id)
                 session.id = NO_SESSION
@@ -230,7 +254,7 @@ class FetchSessions:
         if request.session_id != NO_SESSION:
             self._drop(request.session_id)
         now_ms = self._clock.monotonic_ms()
-        session = FetchSession(replica_id=replica_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = FetchSession(replica_id=replica_id, visible=visible, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.want(request, replicas)
         if request.session_epoch == INITIAL_EPOCH and self._make_room(session, now_ms):
             session.id = self._new_id()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from odradek.ids import Offset
+from odradek.ids import NO_OFFSET, Offset
 from odradek.metadata.image.topics import TopicImage
 from odradek.ports import Loan
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationQuota
 from odradek.server.partitions.acks import Ack, PendingDeletion
-from odradek.server.partitions.fetch_sessions import ALL_BYTES, WatchedPartition
-from odradek.server.partitions.visible import HIGH_WATERMARK, LOG_END, Visible
+from odradek.server.partitions.fetch_sessions import ALL_BYTES, MANY_BYTES, WatchedPartition
+from odradek.server.partitions.visible import HIGH_WATERMARK, LAST_STABLE, LOG_END, Visible
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
 
@@ -51,6 +51,8 @@ class HostedPartition:
     """One partition on this node."""
 
     __slots__ = (
+        "_told_stable",
+        "_told_watermark",
         "appends",
         "at_hand",
         "bytes_in",
@@ -60,10 +62,10 @@ class HostedPartition:
         "failed_appends",
         "first_offset",
         "follower_throttle",
-        "followers",
         "held_bytes",
         "index",
         "is_internal",
+        "is_read",
         "leader_throttle",
         "listeners",
         "partition",
@@ -87,11 +89,13 @@ class HostedPartition:
         self.at_hand: tuple[int, Loan] | None = None
         """The batch at this offset, for followers that are answered while it is being appended."""
         self.held_bytes = 0
-        """What was appended and is shown once it is synced and replicated; readers were not told of it yet."""
-        self.watchers: dict[WatchedPartition, None] = {}
-        """The fetch sessions of readers, which see up to the high watermark,"""
-        self.followers: dict[WatchedPartition, None] = {}
-        """and those of followers, which see all."""
+        """What was appended and is shown once it is synced and replicated; consumers were not told of it yet."""
+        self.watchers: tuple[dict[WatchedPartition, None], ...] = tuple({} for _ in Visible)
+        """The fetch sessions that want it, by what they may see."""
+        self.is_read = False
+        """Whether any of them is a consumer's."""
+        self._told_stable = self._told_watermark = NO_OFFSET
+        """What there was when those at read_committed were told last."""
         self.unacknowledged: deque[Ack] = deque()
         """Appends that wait for their replicas, in the order of their offsets."""
         self.deletions: dict[PendingDeletion, None] = {}
@@ -131,23 +135,65 @@ class HostedPartition:
             return log.high_watermark
         return log.log_end_offset if visible is LOG_END else log.last_stable_offset
 
-    def tell_watchers(self, added_bytes: int) -> None:
-        for watcher in self.watchers:
-            watcher.changed(added_bytes)
+    # Who reads it.
 
-    def tell_followers(self, added_bytes: int) -> None:
-        for watcher in self.followers:
+    def watch(self, watcher: WatchedPartition, visible: Visible) -> None:
+        """Let it hear of what it may see."""
+        if visible is LAST_STABLE and not self.watchers[LAST_STABLE]:
+            self._note_told()
+        self.watchers[visible][watcher] = None
+        self.is_read = self.is_read or visible is not LOG_END
+
+    def unwatch(self, watcher: WatchedPartition, visible: Visible) -> None:
+        self.watchers[visible].pop(watcher, None)
+        self.is_read = bool(self.watchers[HIGH_WATERMARK] or self.watchers[LAST_STABLE])
+
+    def on_appended(self, added_bytes: int) -> None:
+        """Its end has moved, and the high watermark not yet: followers see it, and nobody else does."""
+        self.held_bytes += added_bytes
+        for follower in self.watchers[LOG_END]:
+            follower.changed(added_bytes)
+
+    def on_committed(self, added_bytes: int) -> None:
+        """The high watermark has moved by so much: consumers see it, unless it is of a transaction that is open."""
+        for watcher in self.watchers[HIGH_WATERMARK]:
             watcher.changed(added_bytes)
+        stable = self.watchers[LAST_STABLE]
+        if stable:
+            told, was_all = self._told_stable, self._told_stable == self._told_watermark
+            self._note_told()
+            if self._told_stable > told:
+                # What is stable now was partly held back before, and nobody has counted that.
+                for watcher in stable:
+                    watcher.changed(added_bytes if was_all else MANY_BYTES)
+            else:
+                for watcher in stable:  # The watermark is worth no answer of its own, but the next one says it.
+                    watcher.session.dirty[watcher] = None
 
     def tell_all(self, added_bytes: int) -> None:
-        self.tell_watchers(added_bytes)
-        self.tell_followers(added_bytes)
+        """It has something else to tell than records: with `ALL_BYTES` something that cannot wait."""
+        self._note_told()
+        for watchers in self.watchers:
+            for watcher in watchers:
+                watcher.changed(added_bytes)
+
+    def on_records_deleted(self) -> None:
+        """It starts later by somebody's wish, who waits until its followers have done the same."""
+        self.tell_all(0)
+        for follower in self.watchers[LOG_END]:
+            follower.changed(ALL_BYTES)
 
     def let_followers_look(self) -> None:
         """What was held back may not be any more."""
-        for watcher in self.followers:
-            watcher.held_back = False
-        self.tell_followers(ALL_BYTES)
+        for follower in self.watchers[LOG_END]:
+            follower.held_back = False
+            follower.changed(ALL_BYTES)
+
+    def _note_told(self) -> None:
+        self._told_stable = self.readable_end(LAST_STABLE)
+        self._told_watermark = self.readable_end(HIGH_WATERMARK)
+
+    # Who waits for it.
 
     def line_up(self, pending: Ack) -> None:
         """Settle it once the watermark is there: what was sent again, and ends earlier, before what came meanwhile."""
@@ -159,10 +205,10 @@ class HostedPartition:
 
     def on_high_watermark_advanced(self) -> None:
         """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
-        if self.watchers:
-            self.tell_watchers(self.held_bytes)
+        if self.is_read:
+            self.on_committed(self.held_bytes)
         self.held_bytes = 0
-        for follower in self.followers:
+        for follower in self.watchers[LOG_END]:
             follower.session.dirty[follower] = None  # Nothing worth an answer of its own, but the next one says it.
         waiting = self.unacknowledged
         if waiting:
@@ -196,8 +242,9 @@ class HostedPartition:
     def close(self) -> None:
         """Nothing will change here any more: readers look for the partition anew, and find out why."""
         self.on_leadership_lost()
-        for watchers in (self.watchers, self.followers):
+        for watchers in self.watchers:
             for watcher in watchers:
                 watcher.hosted = None
                 watcher.changed(ALL_BYTES)
             watchers.clear()
+        self.is_read = False

@@ -20,6 +20,15 @@ from odradek.server.partitions.replicas import Replicas
 from odradek.server.partitions.visible import LAST_STABLE, Visible
 from odradek.values import value
 
+_UNREADABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""What is found out before anything is read, as with Kafka: the others wait as if it had not been asked for."""
+
 
 @value
 class Reader:
@@ -42,6 +51,7 @@ class Collector:
         "_reader",
         "_replicas",
         "_session",
+        "_unreadable",
         "_visible",
         "excess_ms",
         "failed",
@@ -66,27 +76,38 @@ class Collector:
         self._reader = reader
         self._may_read = may_read
         self._found: dict[WatchedPartition, PartitionData] = {}
+        self._unreadable: set[WatchedPartition] = set()
+        """Partitions that are not there, or are closed to this reader: nobody waits for them."""
         self.max_bytes = max_bytes
         self.size = 0
         self.failed = False
         self.excess_ms = 0
         """If a throttle holds something back (KIP-73): after how long to look at it again."""
         self.urgent = False
-        """Whether there is something to tell that cannot wait: an error, a history that differs, another replica."""
+        """Whether there is something to tell that cannot wait: an error of a partition that exists and may be read, a
+        history that differs, another replica; or that there is nothing at all to wait for."""
 
-    def collect(self) -> None:
+    def collect(self, *, has_waited: bool = False) -> None:
+        """A request that `has_waited` said what its follower has when it came, and nothing of it is news since."""
         dirty = self._session.dirty
         self.size = self.excess_ms = 0
         for entry in list(dirty):
+            if entry in self._unreadable:
+                continue  # That was decided when the request came.
             try:
-                data = self._read(entry)
+                data = self._read(entry, has_waited=has_waited)
             except OSError as failure:
                 self.failed = self.urgent = True
                 assert entry.hosted is not None
                 data = _error_data(entry, self._replicas.storage_error(entry.hosted, failure).code)
             except KafkaError as error:
-                self.failed = self.urgent = True
+                self.failed = True
                 data = _error_data(entry, error.code)
+                if error.code in _UNREADABLE and not has_waited:
+                    self._unreadable.add(entry)
+                    data.aborted_transactions = []  # So Kafka tells these from what it found when it read.
+                else:
+                    self.urgent = True
             else:
                 size = len(data.records or b"")
                 self.size += size
@@ -100,8 +121,10 @@ class Collector:
                     del dirty[entry]
                     dirty[entry] = None
             self._found[entry] = data
+        if len(self._unreadable) == len(self._session.partitions):
+            self.urgent = True
 
-    def _read(self, entry: WatchedPartition) -> PartitionData:
+    def _read(self, entry: WatchedPartition, *, has_waited: bool) -> PartitionData:
         hosted = entry.hosted
         if self._may_read is not None:
             self._check_permission(entry)
@@ -122,7 +145,7 @@ class Collector:
             fetch_offset=entry.fetch_offset,
             last_fetched_epoch=entry.last_fetched_epoch,
         )
-        if diverging is None and reader.replica_id >= 0:
+        if diverging is None and reader.replica_id >= 0 and not has_waited:
             self._note(hosted, entry)
         data = PartitionData(
             partition_index=entry.index,
@@ -157,7 +180,7 @@ class Collector:
             minimum_one=self.size == 0,
         )
         data.records = read.records
-        hosted.reads += reader.replica_id < 0
+        hosted.reads += reader.replica_id < 0 and not has_waited
         if self._visible is LAST_STABLE:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=gone.producer_id, first_offset=gone.first_offset)

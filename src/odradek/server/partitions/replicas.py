@@ -22,7 +22,6 @@ from odradek.server.configs.node_config import NodeConfig
 from odradek.server.configs.settings import RACK_AWARE_SELECTOR
 from odradek.server.containment import Containment, Cost
 from odradek.server.partitions.departures import Departures
-from odradek.server.partitions.fetch_sessions import ALL_BYTES
 from odradek.server.partitions.full_disks import FullDisks
 from odradek.server.partitions.hosted_partition import NO_TRAFFIC, HostedPartition, Traffic
 from odradek.server.partitions.refused_batches import REMEMBERED_MS, RefusedBatches, check_is_first
@@ -197,12 +196,10 @@ class Replicas:
         hosted.bytes_in += len(batch)
         if leadership is not None:
             self._appended_for_others(hosted, info, len(batch), now_ms)
-        elif hosted.watchers:
-            partition_log = partition.log
-            if partition_log.high_watermark == partition_log.log_end_offset:
-                hosted.tell_watchers(len(batch))
-            else:
-                hosted.held_bytes += len(batch)
+        elif partition.log.high_watermark != partition.log.log_end_offset:
+            hosted.on_appended(len(batch))
+        elif hosted.is_read:
+            hosted.on_committed(len(batch))
         return info
 
     def _are_producers_ordered(self) -> bool:
@@ -232,12 +229,10 @@ class Replicas:
     def _appended_for_others(self, hosted: HostedPartition, info: AppendInfo, size: int, wall_ms: int) -> None:
         if info.duplicate:
             return
-        hosted.held_bytes += size
         self.isr_check_due[hosted] = None
         now_ms = self._world.clock.monotonic_ms()
         moved = hosted.partition.note_append(info.base_offset, now_ms, wall_ms)
-        for follower in hosted.followers:
-            follower.changed(size)
+        hosted.on_appended(size)
         if moved:
             hosted.on_high_watermark_advanced()
 
@@ -290,8 +285,7 @@ class Replicas:
     def delete_records(self, hosted: HostedPartition, before: Offset) -> None:
         with self.storage_errors(hosted):
             hosted.partition.log.delete_records_before(before)
-        hosted.tell_watchers(0)
-        hosted.tell_followers(ALL_BYTES)  # Somebody waits until they have done the same.
+        hosted.on_records_deleted()
 
     @contextmanager
     def storage_errors(self, hosted: HostedPartition) -> Iterator[None]:

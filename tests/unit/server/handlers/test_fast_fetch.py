@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.replica_rig import LEADER, ReplicaRig
 
 from odradek.client.connection import Connection, decode_answer
-from odradek.ids import Uuid
+from odradek.ids import NodeId, Offset, Uuid
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode
@@ -23,6 +23,7 @@ from odradek.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+from odradek.replication.partition import FetchStateUpdate, Partition
 from odradek.server.rooms import Rooms
 
 VERSION = 18
@@ -155,6 +156,38 @@ async def one_that_waits(follower: Follower, *, max_wait_ms: int) -> asyncio.Fut
     await asyncio.sleep(0.1)
     assert not waiting.done()
     return waiting
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("fenced", [False, True])
+def test_what_a_follower_has_is_noted_when_it_asks_and_not_again_when_it_is_answered(
+    fast: bool, fenced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is heard of it while it waits: it may be gone, and must not count as one that keeps up."""
+    noted: list[int] = []
+    update = Partition.update_follower_fetch_state
+
+    def noting(self: Partition, replica_id: NodeId, fetch_offset: Offset, *more: Any) -> FetchStateUpdate:
+        noted.append(fetch_offset)
+        return update(self, replica_id, fetch_offset, *more)
+
+    monkeypatch.setattr(Partition, "update_follower_fetch_state", noting)
+    follower = Follower(ReplicaRig(2), fast=fast)
+
+    async def story() -> None:
+        waiting = await one_that_waits(follower, max_wait_ms=400)
+        assert noted[-1] == 1
+        asked = len(noted)
+        if fenced:  # Whatever its fast path had to say, it takes the generic one then.
+            leadership = follower.rig.hosted(1, "t").partition.leadership
+            assert leadership is not None
+            leadership.in_sync.committed = frozenset({follower.rig.brokers[1].node_id})
+        await follower.rig.produce(1, "t", b"b", acks=LEADER)
+        ((error, _, size),) = found(await follower.hear(waiting)).values()
+        assert (error, bool(size)) == (0, True)
+        assert len(noted) == asked
+
+    follower.rig.run(story)
 
 
 def test_records_and_watermarks() -> None:

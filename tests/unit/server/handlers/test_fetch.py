@@ -245,17 +245,93 @@ def test_a_fetch_is_answered_empty_when_its_time_is_up() -> None:
         fetch("t", wanted(0), max_wait_ms=0),
         fetch("t", max_wait_ms=60_000),
         fetch("t", wanted(0), max_wait_ms=60_000, min_bytes=0),
-        fetch("t", wanted(0), wanted(9), max_wait_ms=60_000),
+        fetch("t", wanted(9), wanted(7), max_wait_ms=60_000),
         fetch("t", wanted(0), wanted(1, 5), max_wait_ms=60_000),
         fetch("t", wanted(0), wanted(1, current_leader_epoch=9), max_wait_ms=60_000),
         fetch("t", wanted(0), max_wait_ms=60_000, max_bytes=0),
     ],
-    ids=["no wait", "no partitions", "nothing wanted", "unknown partition", "out of range", "unknown epoch", "no room"],
+    ids=[
+        "no wait",
+        "no partitions",
+        "nothing wanted",
+        "unknown partitions",
+        "out of range",
+        "unknown epoch",
+        "no room",
+    ],
 )
 def test_what_cannot_get_better_by_waiting_is_answered_at_once(impatient: FetchRequest) -> None:
     async def test(rig: Rig, client: Client) -> None:
         took, _ = await seconds_until_answer(rig, client, impatient)
         assert took < 0.1
+
+    on_a_node(test)
+
+
+async def answers_within(rig: Rig, client: Client, session: int, epoch: int, *, seconds: float) -> list[FetchResponse]:
+    """Of a reader that asks again as soon as it has an answer, and would wait half a second for each."""
+    start, answers = rig.loop.time(), []
+    while rig.loop.time() - start < seconds:
+        answers.append(await client.ask(fetch(session=(session, epoch), max_wait_ms=500), BY_NAME))
+        epoch += 1
+    return answers
+
+
+def test_a_partition_that_is_not_there_hurries_nobody() -> None:
+    """Apache Kafka 4.3.1 lets the others wait as if it had not been asked for, and tells the error with each answer."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        session = (await client.ask(fetch("t", wanted(0), wanted(9), session=(0, 0)), BY_NAME)).session_id
+        answers = await answers_within(rig, client, session, 1, seconds=3)
+        assert len(answers) == 6
+        for answer in answers:
+            (unknown,) = fetched(answer).values()
+            assert (unknown.partition_index, unknown.error_code) == (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            assert unknown.aborted_transactions == []
+        request = fetch("", wanted(0), topic_id=rig.topic_id("t"), max_wait_ms=500)
+        request.topics += fetch("", wanted(3), topic_id=Uuid(b"\x07" * 16)).topics
+        start = rig.loop.time()
+        answer = await client.ask(request, BY_ID)
+        assert rig.loop.time() - start >= 0.5
+        assert fetched(answer)[3].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    on_a_node(test)
+
+
+def test_what_comes_is_told_at_once_beside_a_partition_that_is_not_there() -> None:
+    async def test(rig: Rig, client: Client) -> None:
+        start = rig.loop.time()
+        asked = fetch("t", wanted(0), wanted(9), max_wait_ms=60_000)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        await rig.connect().ask(produce("t", b"news"), 9)
+        response = await client.answer(waiting, asked, BY_NAME)
+        assert rig.loop.time() - start < 2
+        assert values(fetched(response)[0]) == [b"news"]
+        assert fetched(response)[9].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    on_a_node(test)
+
+
+def test_a_partition_deleted_beside_quiet_ones_is_told_once_at_once() -> None:
+    """While somebody waits; who asks for it later waits for the others, which Apache Kafka 4.3.1 does as well."""
+
+    async def test(rig: Rig, client: Client) -> None:
+        await rig.create_topic("u", 1)
+        asked = fetch("t", wanted(0), session=(0, 0))
+        asked.topics += fetch("u", wanted(0)).topics
+        session = (await client.ask(asked, BY_NAME)).session_id
+        asked = fetch(session=(session, 1), max_wait_ms=60_000)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        start = rig.loop.time()
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="u", topic_id=ZERO_UUID)], timeout_ms=1000)
+        await rig.connect().ask(request, 6)
+        answers = [await client.answer(waiting, asked, BY_NAME)]
+        assert rig.loop.time() - start < 1
+        answers += await answers_within(rig, client, session, 2, seconds=3)
+        assert len(answers) == 7
+        assert all(fetched(each)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in answers)
 
     on_a_node(test)
 
@@ -314,15 +390,15 @@ def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind() -> None:
             gone = rig.connect()
             gone.send(fetch("t", wanted(0), max_wait_ms=60_000), BY_NAME)
             await asyncio.sleep(0.1)
-            assert len(hosted.watchers) == 1
+            assert hosted.is_read
             gone.wire.lose(None)
             await asyncio.sleep(0.1)
-            assert len(hosted.watchers) == 0
+            assert not hosted.is_read
         gone = rig.connect()
         gone.send(fetch("t", wanted(0), max_wait_ms=60_000), BY_NAME)
         gone.wire.lose(ConnectionResetError())  # Before its task has taken a step.
         await asyncio.sleep(0.1)
-        assert len(hosted.watchers) == 0
+        assert not hosted.is_read
         assert len(rig.node.rooms.purgatory) == 0
 
     on_a_node(test)

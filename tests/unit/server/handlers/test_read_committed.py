@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,6 +16,7 @@ from odradek.ids import Offset
 from odradek.protocol.messages.fetch import AbortedTransaction, PartitionData
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.protocol.records.batch import iter_batches, read_header
+from odradek.server.partitions.reads import Collector
 from odradek.sim.clock import FIRST_MS
 
 BY_NAME = 12
@@ -138,7 +140,8 @@ def test_a_transaction_that_lost_its_beginning_bounds_no_reader_before_the_start
         assert (data.error_code, data.last_stable_offset, offsets(data)) == (0, 2, [])
         assert (await look_up(client, LATEST, COMMITTED))[0] == 2
         txn.abort(7)
-        assert offsets(await read(client, 2, COMMITTED)) == [2, 3, 4]
+        data = await read(client, 2, COMMITTED)
+        assert (offsets(data), aborted(data)) == ([2, 3, 4], [(7, 0)])
 
     on_a_node(test)
 
@@ -211,5 +214,130 @@ def test_a_follower_answers_as_its_leader_does() -> None:
             data = fetched(await rig.request(number, request, 18))[0]
             assert (data.error_code, data.high_watermark, data.last_stable_offset) == (0, 4, 3)
             assert (offsets(data), aborted(data)) == ([0, 1, 2], [(7, 0)])
+
+    rig.run(test)
+
+
+# Waiting.
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with each look that somebody takes at what there is."""
+    looked: list[int] = []
+    collect = Collector.collect
+
+    def counting(self: Collector, **how: Any) -> None:
+        looked.append(len(looked))
+        collect(self, **how)
+
+    monkeypatch.setattr(Collector, "collect", counting)
+    return looked
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_appends_behind_an_open_transaction_wake_nobody(looks: list[int], in_session: bool) -> None:
+    async def test(rig: Rig, client: Client, txn: Transactions) -> None:
+        txn.write(7, b"a")
+        asked = fetch("t", wanted(0), isolation_level=COMMITTED, max_wait_ms=60_000, min_bytes=1)
+        if in_session:
+            begun = await client.ask(fetch("t", wanted(0), isolation_level=COMMITTED, session=(0, 0)), BY_NAME)
+            asked = fetch(session=(begun.session_id, 1), isolation_level=COMMITTED, max_wait_ms=60_000)
+        looks.clear()
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        for number in range(1000):
+            (txn.plain if number % 2 else lambda value: txn.write(7, value))(b"b" * 500)
+            await asyncio.sleep(0.01)
+        assert not client.has_answer(waiting)
+        assert len(looks) == 1
+        txn.commit(7)
+        data = fetched(await client.answer(waiting, asked, BY_NAME))[0]
+        assert (data.last_stable_offset, len(offsets(data))) == (1002, 1002)
+        assert len(looks) == 2
+
+    on_a_node(test)
+
+
+def test_a_watermark_that_moves_under_an_open_transaction_is_told_with_the_next_answer() -> None:
+    async def test(rig: Rig, client: Client, txn: Transactions) -> None:
+        txn.write(7, b"a")
+        begun = await client.ask(fetch("t", wanted(0), isolation_level=COMMITTED, session=(0, 0)), BY_NAME)
+        asked = fetch(session=(begun.session_id, 1), isolation_level=COMMITTED, max_wait_ms=500)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(0.1)
+        txn.plain(b"b")
+        await asyncio.sleep(0.1)
+        assert not client.has_answer(waiting)
+        data = fetched(await client.answer(waiting, asked, BY_NAME))[0]
+        assert (data.high_watermark, data.last_stable_offset, offsets(data)) == (2, 0, [])
+
+    on_a_node(test)
+
+
+def test_min_bytes_counts_what_is_decided() -> None:
+    """With several transactions under way each end decides a little, and only what is decided can be read."""
+
+    async def test(rig: Rig, client: Client, txn: Transactions) -> None:
+        for producer_id in range(10):
+            txn.write(producer_id, b"x" * 1000)
+        asked = fetch("t", wanted(0), isolation_level=COMMITTED, max_wait_ms=60_000, min_bytes=5000)
+        waiting = client.send(asked, BY_NAME)
+        for producer_id in range(5):
+            await asyncio.sleep(1)
+            assert not client.has_answer(waiting)
+            txn.commit(producer_id)
+        data = fetched(await client.answer(waiting, asked, BY_NAME))[0]
+        assert offsets(data) == [0, 1, 2, 3, 4]
+
+    on_a_node(test)
+
+
+def test_a_session_may_look_farther_with_its_next_request() -> None:
+    async def test(rig: Rig, client: Client, txn: Transactions) -> None:
+        txn.write(7, b"a")
+        begun = await client.ask(fetch("t", wanted(0), isolation_level=COMMITTED, session=(0, 0)), BY_NAME)
+        session = begun.session_id
+        farther = await client.ask(fetch(session=(session, 1), isolation_level=UNCOMMITTED), BY_NAME)
+        assert offsets(fetched(farther)[0]) == [0]
+        asked = fetch("t", wanted(0, 1), session=(session, 2), isolation_level=UNCOMMITTED, max_wait_ms=60_000)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        txn.write(7, b"b")
+        assert offsets(fetched(await client.answer(waiting, asked, BY_NAME))[0]) == [1]
+        asked = fetch("t", wanted(0, 2), session=(session, 3), isolation_level=COMMITTED, max_wait_ms=60_000)
+        waiting = client.send(asked, BY_NAME)
+        await asyncio.sleep(1)
+        txn.write(7, b"c")
+        await asyncio.sleep(1)
+        assert not client.has_answer(waiting)
+        txn.commit(7)
+        assert offsets(fetched(await client.answer(waiting, asked, BY_NAME))[0]) == [2, 3]
+
+    on_a_node(test)
+
+
+@pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED])
+def test_what_is_not_replicated_wakes_followers_only(looks: list[int], level: int) -> None:
+    rig = ReplicaRig(2)
+
+    async def test() -> None:
+        await rig.create_topic("t", [[1, 2]])
+        leader = rig.hosted(1, "t")
+        txn = Transactions(rig.brokers[1].replicas, leader, now_ms=FIRST_MS)
+        rig.brokers[2].fetchers.close()
+        topic_id = rig.image.topics.by_name["t"].topic_id
+        request = fetch("", wanted(0), topic_id=topic_id, isolation_level=level, max_wait_ms=60_000)
+        waiting = asyncio.ensure_future(rig.request(1, request, 18))
+        await asyncio.sleep(1)
+        looks.clear()
+        for _ in range(100):
+            txn.plain(b"a" * 100)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        assert not looks
+        leader.partition.log.advance_high_watermark(50)
+        leader.on_high_watermark_advanced()
+        assert offsets(fetched(await waiting)[0]) == list(range(50))
 
     rig.run(test)
