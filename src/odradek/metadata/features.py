@@ -15,6 +15,8 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
 """Level 1: the consumer group protocol of KIP-848."""
+TRANSACTION_VERSION = "transaction.version"
+"""Level 1: the transaction log holds more; level 2: a producer's epoch rises at every end (KIP-890)."""
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 """Level 1: whoever leaves an ISR that is below min.insync.replicas may still be elected (KIP-966)."""
 
