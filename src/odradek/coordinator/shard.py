@@ -111,17 +111,18 @@ class Shard(Protocol):
 class Outcome:
     """A decision in the making."""
 
-    __slots__ = ("answers", "records")
+    __slots__ = ("answers", "producer", "records")
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
         self.answers: list[tuple[Ticket, Struct]] = []
+        self.producer: ProducerKey | None = None
 
     def answer(self, ticket: Ticket, response: Struct) -> None:
         self.answers.append((ticket, response))
 
     def decision(self, next_deadline_ms: int | None) -> CoordinatorDecision:
-        return CoordinatorDecision(tuple(self.records), tuple(self.answers), next_deadline_ms)
+        return CoordinatorDecision(tuple(self.records), tuple(self.answers), next_deadline_ms, self.producer)
 
 
 class Timers:

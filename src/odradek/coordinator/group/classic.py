@@ -179,7 +179,7 @@ class ClassicGroup(Group):
         return bool(self.pending_joins)
 
     def check_offset_commit(
-        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int
+        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int, transactional: bool
     ) -> None:
         if self.state is State.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -189,9 +189,9 @@ class ClassicGroup(Group):
             self.check_member(member_id, instance_id)
             if generation_id != self.generation_id:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        elif self.state is not State.EMPTY:
+        elif self.state is not State.EMPTY and not transactional:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
             # It knows the generation and not yet its assignment, so it cannot say what it has consumed of it.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.coordinator.group.classic import ClassicGroup, State
 from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.offsets import (
+    BROKERS_RETENTION,
     NO_EXPIRY,
     CommittedOffset,
     CommittedOffsets,
@@ -18,11 +19,12 @@ from odradek.coordinator.group.offsets import (
 from odradek.coordinator.group.rebalance import Rebalances
 from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.record_format import java_length
-from odradek.coordinator.shard import Moment, Outcome
+from odradek.coordinator.shard import Moment, Outcome, ProducerKey
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -35,6 +37,7 @@ from odradek.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 OFFSETS = "offsets"
 """The key of the timer that looks for expired offsets."""
@@ -65,29 +68,62 @@ class Commits:
         generation_id = request.generation_id_or_member_epoch
         if group is not None:
             self._check(group, request.member_id, request.group_instance_id, generation_id, api_version, now)
-            if isinstance(group, ConsumerGroup):
-                partitions = [
-                    (topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
-                ]
-                group.check_committed(request.member_id, generation_id, partitions)
+            _check_partitions(group, request.member_id, generation_id, request.topics)
         elif generation_id >= 0:
             known = api_version >= _GROUP_NOT_FOUND_SINCE
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+        topics = self._record(request.group_id, request.topics, request.retention_time_ms, out, now)
+        return OffsetCommitResponse(topics=topics)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topics: Sequence[OffsetCommitRequestTopic], out: Outcome, now: Moment
+    ) -> OffsetCommitResponse:
+        """Of topics that exist, with their ids; they count once the producer's transaction is committed."""
+        group_id, member_id, generation_id = request.group_id, request.member_id, request.generation_id
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        group = self._groups.get(group_id)
+        if group is None and generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if group is not None:
+            try:
+                group.check_offset_commit(
+                    member_id=member_id,
+                    instance_id=request.group_instance_id,
+                    generation_id=generation_id,
+                    api_version=0,
+                    transactional=True,
+                )
+                _check_partitions(group, member_id, generation_id, topics)
+            except KafkaError as refused:
+                # Producers know of generations alone.
+                stale = refused.code is ErrorCode.STALE_MEMBER_EPOCH
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION) if stale else refused from None
+        out.producer = ProducerKey(request.producer_id, request.producer_epoch)
+        return OffsetCommitResponse(topics=self._record(group_id, topics, BROKERS_RETENTION, out, now))
+
+    def _record(
+        self,
+        group_id: str,
+        wanted: Iterable[OffsetCommitRequestTopic],
+        retention_ms: int,
+        out: Outcome,
+        now: Moment,
+    ) -> list[OffsetCommitResponseTopic]:
         topics = []
-        for topic in request.topics:
+        for topic in wanted:
             parts = []
             for part in topic.partitions:
                 code = ErrorCode.NONE
                 if self._is_too_large(part.committed_metadata):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    record = offset_record(
-                        request.group_id, topic, part, now_ms=now.wall_ms, retention_ms=request.retention_time_ms
+                    out.records.append(
+                        offset_record(group_id, topic, part, now_ms=now.wall_ms, retention_ms=retention_ms)
                     )
-                    out.records.append(record)
                 parts.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code))
             topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
-        return OffsetCommitResponse(topics=topics)
+        return topics
 
     def may_commit(self, commit: TopicCommit, now: Moment) -> bool:
         """The checks of `commit` for one topic; False if the group is yet to be made, or an offset is refused."""
@@ -121,7 +157,11 @@ class Commits:
     ) -> None:
         """KafkaError unless the member may commit; if so, it has been heard of."""
         group.check_offset_commit(
-            member_id=member_id, instance_id=instance_id, generation_id=generation_id, api_version=api_version
+            member_id=member_id,
+            instance_id=instance_id,
+            generation_id=generation_id,
+            api_version=api_version,
+            transactional=False,
         )
         if isinstance(group, ClassicGroup) and (
             group.state is State.STABLE or group.state is State.PREPARING_REBALANCE
@@ -131,15 +171,15 @@ class Commits:
     def _is_too_large(self, metadata: str | None) -> bool:
         return metadata is not None and java_length(metadata) > self._settings.offset_metadata_max_bytes
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """Of the topics named, or (None) of all that the group has offsets of; an unknown group has none."""
         group_id, group = request.group_id, self._groups.get(request.group_id)
         if group is not None:
             group.check_offset_fetch(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.topics is None:
-            topics = self._offsets.fetched_all(group_id)
+            topics = self._offsets.fetched_all(group_id, require_stable=require_stable)
         else:
-            topics = [self._offsets.fetched(group_id, each) for each in request.topics]
+            topics = [self._offsets.fetched(group_id, each, require_stable=require_stable) for each in request.topics]
         return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
     def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:
@@ -156,11 +196,13 @@ class Commits:
     ) -> OffsetDeleteResponseTopic:
         in_use = group.is_subscribed_to(topic.name)
         held = self._offsets.of(group.group_id).get(topic.name, {})
+        is_pending = self._offsets.pending.is_pending
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
         parts = []
         for part in topic.partitions:
-            if not in_use and part.partition_index in held:
-                out.records.append(offset_tombstone(group.group_id, topic.name, part.partition_index))
+            index = part.partition_index
+            if not in_use and (index in held or is_pending(group.group_id, topic.name, index)):
+                out.records.append(offset_tombstone(group.group_id, topic.name, index))
             parts.append(OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=parts)
 
@@ -195,13 +237,14 @@ class Commits:
         self.expire_later(now)
 
     def _expire_of_group(self, group: Group, out: Outcome, now: Moment) -> bool:
-        """Whether nothing is left."""
-        all_expired = True
+        """Whether nothing is left, and no open transaction may bring something."""
+        pending = self._offsets.pending
+        all_expired = not pending.concerns(group.group_id)
         for topic, held in self._offsets.of(group.group_id).items():
             in_use = group.is_subscribed_to(topic)
             for index, committed in held.items():
                 since_ms = group.offsets_unused_since_ms(committed.commit_timestamp_ms)
-                if in_use or since_ms is None:
+                if in_use or since_ms is None or pending.is_pending(group.group_id, topic, index):
                     all_expired = False
                 elif is_expired(
                     committed,
@@ -213,3 +256,12 @@ class Commits:
                 else:
                     all_expired = False
         return all_expired
+
+
+def _check_partitions(
+    group: Group, member_id: str, generation_id: int, topics: Iterable[OffsetCommitRequestTopic]
+) -> None:
+    """Whether a member that is behind may commit these all the same."""
+    if isinstance(group, ConsumerGroup):
+        partitions = [(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
+        group.check_committed(member_id, generation_id, partitions)

@@ -32,6 +32,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 FIRST_EPOCH = 1
 """Of a group that nobody has joined yet; its first member makes it two."""
 
+_NO_GENERATION = -1
 _MEMBER_EPOCHS_SINCE = 9
 """From this version on OffsetCommit carries member epochs."""
 
@@ -102,13 +103,15 @@ class ConsumerGroup(Group):
         return False
 
     def check_offset_commit(
-        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int
+        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int, transactional: bool
     ) -> None:
         """A member may be behind; `check_committed` says what that means for a partition."""
         if generation_id < 0 and not self.members:
             return  # An admin client, or a consumer that assigns partitions itself.
+        if transactional and generation_id == _NO_GENERATION and not member_id and instance_id is None:
+            return
         member = self.member(member_id)
-        if member.classic is None and api_version < _MEMBER_EPOCHS_SINCE:
+        if member.classic is None and not transactional and api_version < _MEMBER_EPOCHS_SINCE:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",

@@ -38,9 +38,12 @@ class Group(ABC):
 
     @abstractmethod
     def check_offset_commit(
-        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int
+        self, *, member_id: str, instance_id: str | None, generation_id: int, api_version: int, transactional: bool
     ) -> None:
-        """KafkaError unless this member may commit."""
+        """KafkaError unless this member may commit.
+
+        In a transaction it need not say who it is, since old producers could not (KIP-447); if it does, it is checked.
+        """
 
     @abstractmethod
     def check_offset_fetch(self, *, member_id: str | None, member_epoch: int) -> None:

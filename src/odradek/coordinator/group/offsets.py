@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
 from odradek.coordinator.shard import CoordinatorRecord, ProducerKey
 from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
@@ -42,50 +43,78 @@ class CommittedOffset:
 
 
 PartitionOffsets = dict[int, CommittedOffset]
-
-
-PendingKey: TypeAlias = tuple[str, str, int]
-"""Group, topic and partition."""
+TopicPartition: TypeAlias = tuple[str, int]
 
 
 class PendingOffsets:
-    """What open transactions have committed, which counts once they are committed themselves."""
+    """What open transactions have committed, which counts once they are committed themselves.
+
+    Everything has a number that says in which order it was written.
+    """
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, dict[PendingKey, tuple[int, CommittedOffset]]] = {}
-        """With a number that says in which order they were written."""
-        self._in_force: dict[PendingKey, int] = {}
-        """The same of offsets that came into force while transactions were open: older ones do not replace them."""
+        self._open: dict[int, dict[str, dict[TopicPartition, tuple[int, CommittedOffset]]]] = {}
+        """By producer id and group, also where a tombstone has left none of them."""
+        self._in_force: dict[tuple[str, TopicPartition], int] = {}
+        """Offsets that came into force while transactions were open: older ones do not replace them."""
         self._number = 0
+
+    def __bool__(self) -> bool:
+        """Whether transactions are open."""
+        return bool(self._open)
 
     def add(self, producer_id: int, group_id: str, topic: str, index: int, offset: CommittedOffset) -> None:
         """A transaction has committed it."""
         self._number += 1
-        self._by_producer.setdefault(producer_id, {})[group_id, topic, index] = self._number, offset
+        offsets = self._open.setdefault(producer_id, {}).setdefault(group_id, {})
+        offsets[topic, index] = self._number, offset
 
     def written(self, group_id: str, topic: str, index: int) -> None:
         """An offset was committed outside of transactions."""
-        if self._by_producer:
+        if self._open:
             self._number += 1
-            self._in_force[group_id, topic, index] = self._number
+            self._in_force[group_id, (topic, index)] = self._number
 
     def remove(self, group_id: str, topic: str, index: int) -> None:
         """A tombstone was written."""
-        for offsets in self._by_producer.values():
-            offsets.pop((group_id, topic, index), None)
+        for groups in self._open.values():
+            if group_id in groups:
+                groups[group_id].pop((topic, index), None)
 
-    def end(self, producer_id: int, committed: bool) -> list[tuple[PendingKey, CommittedOffset]]:
+    def end(self, producer_id: int, committed: bool) -> list[tuple[str, TopicPartition, CommittedOffset]]:
         """The transaction is over; what comes into force by that."""
-        offsets = self._by_producer.pop(producer_id, {})
-        effective: list[tuple[PendingKey, CommittedOffset]] = []
+        groups = self._open.pop(producer_id, {})
+        effective: list[tuple[str, TopicPartition, CommittedOffset]] = []
         if committed:
-            for key, (number, offset) in offsets.items():
-                if self._in_force.get(key, 0) < number:
-                    self._in_force[key] = number
-                    effective.append((key, offset))
-        if not self._by_producer:
+            for group_id, offsets in groups.items():
+                for key, (number, offset) in offsets.items():
+                    if self._in_force.get((group_id, key), 0) < number:
+                        self._in_force[group_id, key] = number
+                        effective.append((group_id, key, offset))
+        if not self._open:
             self._in_force.clear()
         return effective
+
+    def is_pending(self, group_id: str, topic: str, index: int) -> bool:
+        """Whether an open transaction may set that offset."""
+        return any((topic, index) in groups.get(group_id, ()) for groups in self._open.values())
+
+    def concerns(self, group_id: str) -> bool:
+        """Whether an open transaction has committed offsets of the group, whatever became of them."""
+        return any(group_id in groups for groups in self._open.values())
+
+    def of(self, group_id: str) -> Iterator[TopicPartition]:
+        """Where they are pending; several times where several transactions have done so."""
+        for groups in self._open.values():
+            yield from groups.get(group_id, ())
+
+    def of_topic(self, topic: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Group, partition and offset."""
+        for groups in self._open.values():
+            for group_id, offsets in groups.items():
+                for (name, index), (_, offset) in offsets.items():
+                    if name == topic:
+                        yield group_id, index, offset
 
 
 class CommittedOffsets:
@@ -124,7 +153,7 @@ class CommittedOffsets:
 
     def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
         """What the transaction has pending is an offset as any other from now on, or is gone."""
-        for (group_id, topic, index), offset in self.pending.end(producer.producer_id, committed):
+        for group_id, (topic, index), offset in self.pending.end(producer.producer_id, committed):
             self.of_topic(group_id, topic)[index] = offset
 
     def of_topic(self, group_id: str, topic: str) -> PartitionOffsets:
@@ -147,40 +176,65 @@ class CommittedOffsets:
         if not topics:
             del self._by_group[key.group]
 
-    def fetched(self, group_id: str, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    def fetched(
+        self, group_id: str, wanted: OffsetFetchRequestTopics, *, require_stable: bool
+    ) -> OffsetFetchResponseTopics:
         """What a consumer is told of these partitions; one without a committed offset has -1 and no error.
 
-        One that asks by id is not told the offsets of an earlier topic of that name.
+        One that asks by id is not told the offsets of an earlier topic of that name. One that requires them to be
+        stable has to ask again where a transaction that is open may set another one.
         """
         held = self.of(group_id).get(wanted.name, {})
         partitions = []
         for index in wanted.partition_indexes:
+            if require_stable and self.pending.is_pending(group_id, wanted.name, index):
+                partitions.append(_unstable(index))
+                continue
             committed = held.get(index)
             if committed is not None and ZERO_UUID not in (wanted.topic_id, committed.topic_id):
                 committed = committed if committed.topic_id == wanted.topic_id else None
             partitions.append(_fetched(index, committed))
         return OffsetFetchResponseTopics(name=wanted.name, partitions=partitions)
 
-    def fetched_all(self, group_id: str) -> list[OffsetFetchResponseTopics]:
+    def fetched_all(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
+        is_pending = self.pending.is_pending
         return [
             OffsetFetchResponseTopics(
-                name=topic, partitions=[_fetched(index, committed) for index, committed in held.items()]
+                name=topic,
+                partitions=[
+                    _unstable(index)
+                    if require_stable and is_pending(group_id, topic, index)
+                    else _fetched(index, committed)
+                    for index, committed in held.items()
+                ],
             )
             for topic, held in self.of(group_id).items()
         ]
 
-    def tombstones_of_group(self, group_id: str) -> Iterator[CoordinatorRecord]:
-        for topic, held in self.of(group_id).items():
-            for index in held:
-                yield offset_tombstone(group_id, topic, index)
+    def partitions_of(self, group_id: str) -> Collection[TopicPartition]:
+        """Where it has an offset, or will have one if a transaction is committed."""
+        partitions = dict.fromkeys((topic, index) for topic, held in self.of(group_id).items() for index in held)
+        return partitions | dict.fromkeys(self.pending.of(group_id))
 
     def tombstones_of_topic(self, topic: str, *, but: Uuid | None) -> Iterator[CoordinatorRecord]:
         """Of all topics that had this name, but of the one with that id."""
-        for group_id, topics in self._by_group.items():
-            for index, committed in topics.get(topic, {}).items():
-                if committed.topic_id == but:
-                    continue
-                yield offset_tombstone(group_id, topic, index)
+        gone = {
+            (group_id, index): None
+            for group_id, topics in self._by_group.items()
+            for index, committed in topics.get(topic, {}).items()
+            if committed.topic_id != but
+        }
+        for group_id, index, offset in self.pending.of_topic(topic):
+            if offset.topic_id != but:
+                gone[group_id, index] = None
+        for group_id, index in gone:
+            yield offset_tombstone(group_id, topic, index)
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
 
 
 def _fetched(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:

@@ -6,7 +6,7 @@ keep their ticket with the member; it is answered by a later decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Join, Joiner
 from odradek.coordinator.group.kinds import GROUP_RECORDS
-from odradek.coordinator.group.offsets import CommittedOffsets
+from odradek.coordinator.group.offsets import CommittedOffsets, offset_tombstone
 from odradek.coordinator.group.rebalance import (
     JOIN,
     SESSION,
@@ -59,10 +59,11 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 FORGET = "forget"
 """The key of the timer that has offsets of deleted topics forgotten."""
@@ -392,8 +393,22 @@ class GroupShard:
         """What it was encoded to, at that moment, is in the log."""
         self.commits.replay_topic(commit, now)
 
-    def fetch_offsets(self, ticket: Ticket, request: OffsetFetchRequestGroup) -> CoordinatorDecision:
-        return self._answer(ticket, self.commits.fetch(request))
+    def commit_in_transaction(
+        self,
+        ticket: Ticket,
+        request: TxnOffsetCommitRequest,
+        topics: Sequence[OffsetCommitRequestTopic],
+        now: Moment,
+    ) -> CoordinatorDecision:
+        """Of these of its topics, with their ids; answered as `commit`."""
+        out = Outcome()
+        out.answer(ticket, self.commits.commit_in_transaction(request, topics, out, now))
+        return self._decision(out)
+
+    def fetch_offsets(
+        self, ticket: Ticket, request: OffsetFetchRequestGroup, *, require_stable: bool = False
+    ) -> CoordinatorDecision:
+        return self._answer(ticket, self.commits.fetch(request, require_stable=require_stable))
 
     def delete_offsets(self, ticket: Ticket, request: OffsetDeleteRequest) -> CoordinatorDecision:
         out = Outcome()
@@ -446,14 +461,14 @@ class GroupShard:
         To be asked again until nothing is written: a group may hold more offsets than a batch can.
         """
         out = Outcome()
-        group, held = self.groups.get(group_id), self.offsets.of(group_id)
+        group, partitions = self.groups.get(group_id), self.offsets.partitions_of(group_id)
         limit = max(1, min(MAX_RECORDS_PER_CLEANUP, MAX_CLEANUP_CHARACTERS // (len(group_id) + MAX_NAME_LENGTH)))
-        if group is not None and sum(map(len, held.values())) > limit:
+        if group is not None and len(partitions) > limit:
             try:
                 group.check_delete()
             except KafkaError:
                 return self._decision(out)  # As `delete_group` will say.
-            out.records += islice(self.offsets.tombstones_of_group(group_id), limit)
+            out.records += [offset_tombstone(group_id, *each) for each in islice(partitions, limit)]
         return self._decision(out)
 
     def delete_group(self, ticket: Ticket, group_id: str) -> CoordinatorDecision:
@@ -463,7 +478,7 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_delete()
         out = Outcome()
-        out.records += self.offsets.tombstones_of_group(group_id)
+        out.records += [offset_tombstone(group_id, *each) for each in self.offsets.partitions_of(group_id)]
         out.records += group.tombstones()
         out.answer(ticket, DeletableGroupResult(group_id=group_id))
         return self._decision(out)

@@ -28,8 +28,8 @@ _TOPIC_IDS_SINCE = 10
 async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     if not allowed(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
-    known, refused = _sort(ctx, request)
+        return OffsetCommitResponse(topics=[refused_topic(topic, topic.partitions, code) for topic in request.topics])
+    known, refused = sort_topics(ctx, request.topics, by_id=ctx.api_version >= _TOPIC_IDS_SINCE)
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
     request.topics = known
@@ -39,42 +39,41 @@ async def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResp
             request.group_id, lambda shard, ticket, now: shard.commit(ticket, request, version, now)
         )
     except KafkaError as error:
-        response = OffsetCommitResponse(topics=[_refused(topic, topic.partitions, error.code) for topic in known])
-    return OffsetCommitResponse(topics=_merged(refused, response.topics)) if refused else response
+        response = OffsetCommitResponse(topics=[refused_topic(topic, topic.partitions, error.code) for topic in known])
+    return OffsetCommitResponse(topics=merge_topics(refused, response.topics)) if refused else response
 
 
-def _sort(
-    ctx: Context, request: OffsetCommitRequest
+def sort_topics(
+    ctx: Context, wanted: list[OffsetCommitRequestTopic], *, by_id: bool
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """What exists, with its name; and the answer about what does not."""
+    """What exists, with its name and id; and the answer about what does not."""
     topics = ctx.rooms.image.topics
-    by_id = ctx.api_version >= _TOPIC_IDS_SINCE
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     may_read = topic_check(ctx.caller, Operation.READ)
-    for topic in request.topics:
+    for topic in wanted:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
         name = topic.name if image is None else image.name
         if may_read is not None and not (by_id and image is None) and not may_read(name):
-            refused.append(_refused(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            refused.append(refused_topic(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         if image is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_refused(topic, topic.partitions, code))
+            refused.append(refused_topic(topic, topic.partitions, code))
             continue
         topic.name, topic.topic_id = image.name, image.topic_id
         count = len(image.partitions)
         good = [part for part in topic.partitions if 0 <= part.partition_index < count]
         if len(good) < len(topic.partitions):
             bad = [part for part in topic.partitions if not 0 <= part.partition_index < count]
-            refused.append(_refused(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            refused.append(refused_topic(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             topic.partitions = good
         if good:
             known.append(topic)
     return known, refused
 
 
-def _refused(
+def refused_topic(
     topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
@@ -86,7 +85,7 @@ def _refused(
     )
 
 
-def _merged(
+def merge_topics(
     refused: list[OffsetCommitResponseTopic], committed: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
     """One entry a topic, as clients expect that read the answer into a map; in Kafka's order."""

@@ -1,7 +1,7 @@
 """OffsetFetch, versions 1 to 10: a group's offsets; several groups at once from 8 on, topics by id from 10 on.
 
-Without topics (null) all offsets of the group are told. `require_stable` asks to wait for open transactions, of which
-there are none yet.
+Without topics (null) all offsets of the group are told. With `require_stable` a partition for which an open transaction
+has committed an offset is answered with UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ _NO_OFFSET = -1
 @serves(ApiKey.OFFSET_FETCH, on=Role.BROKER)
 async def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[await _fetch(ctx, group) for group in request.groups])
+        return OffsetFetchResponse(groups=[await _fetch(ctx, group, request) for group in request.groups])
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    group = await _fetch(ctx, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics))
+    group = await _fetch(ctx, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request)
     if group.error_code and ctx.api_version < _GROUP_ERROR_SINCE:
         group.topics = [_refused(topic, ErrorCode(group.error_code)) for topic in topics or ()]
     return OffsetFetchResponse(error_code=group.error_code, topics=[_older(topic) for topic in group.topics])
 
 
-async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+async def _fetch(
+    ctx: Context, wanted: OffsetFetchRequestGroup, request: OffsetFetchRequest
+) -> OffsetFetchResponseGroup:
     by_id = ctx.api_version >= _TOPIC_IDS_SINCE
     unknown: list[OffsetFetchResponseTopics] = []
     if by_id and wanted.topics is not None:
@@ -61,7 +63,8 @@ async def _fetch(ctx: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchRe
     try:
         require(ctx.caller, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
         group: OffsetFetchResponseGroup = await ctx.rooms.groups.ask(
-            wanted.group_id, lambda shard, ticket, now: shard.fetch_offsets(ticket, wanted)
+            wanted.group_id,
+            lambda shard, ticket, now: shard.fetch_offsets(ticket, wanted, require_stable=request.require_stable),
         )
     except KafkaError as refused:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[], error_code=refused.code)

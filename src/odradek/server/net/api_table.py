@@ -97,6 +97,7 @@ SERVED = (
     Served("produce", ApiKey.PRODUCE, BROKER, 3, 13, 0),
     Served("remove_raft_voter", ApiKey.REMOVE_RAFT_VOTER, EVERYWHERE, 0, 0),
     Served("sync_group", ApiKey.SYNC_GROUP, BROKER, 0, 5),
+    Served("txn_offset_commit", ApiKey.TXN_OFFSET_COMMIT, BROKER, 0, 5),
     Served("unregister_broker", ApiKey.UNREGISTER_BROKER, EVERYWHERE, 0, 0),
     Served("update_features", ApiKey.UPDATE_FEATURES, EVERYWHERE, 0, 2),
     Served("update_raft_voter", ApiKey.UPDATE_RAFT_VOTER, CONTROLLER, 0, 0),
