@@ -225,7 +225,8 @@ def _alone(kind: str, pids: dict[str, int]) -> Iterator[None]:
 
 
 def _rate(spark: SparkSession, name: str, text: str, bootstrap: str, directory: Path) -> float:
-    from odradek.apps.pipelines.runner import Wishes, run
+    from odradek.apps.pipelines.runner import run
+    from odradek.apps.pipelines.wishes import Wishes
 
     ran = run(
         _pipeline(text, directory, name),
@@ -240,7 +241,8 @@ def _latency(spark: SparkSession, bootstrap: str, directory: Path) -> list[float
     """Milliseconds from a record's produce call until a consumer has what the pipeline made of it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    from odradek.apps.pipelines.runner import Wishes, run
+    from odradek.apps.pipelines.runner import run
+    from odradek.apps.pipelines.wishes import Wishes
 
     taken: list[float] = []
 

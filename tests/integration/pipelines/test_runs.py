@@ -15,8 +15,9 @@ from odradek.apps.pipelines import command
 from odradek.apps.pipelines.dead_letters import replay
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.progress import MetricsServer, exposition
-from odradek.apps.pipelines.runner import Wishes, run
+from odradek.apps.pipelines.runner import run
 from odradek.apps.pipelines.trial import Trial
+from odradek.apps.pipelines.wishes import Wishes
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition

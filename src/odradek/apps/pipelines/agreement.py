@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apps.pipelines import columns, lakes, sinks, tables
 from odradek.apps.pipelines.checkpoint import Checkpoint
+from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.pipeline import Output, Pipeline
 from odradek.apps.terminal.sentence import Sentence
 
@@ -48,6 +49,32 @@ def owner_of(place: Path) -> str | None:
         return (place / OWNER).read_text() or None
     except FileNotFoundError:
         return None
+
+
+def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
+    """A Sentence if files of a sink were written under another checkpoint: Spark knows by a batch's number whether it
+    is in the sink already, and would pass over the first ones of this checkpoint without a word."""
+    if not checkpoint.is_local:
+        return
+    for name, place in parquet_places(pipeline, base).items():
+        held = read_log(place).latest
+        owner = owner_of(place)
+        if held > checkpoint.begun(f"sink-{name}") or (held >= 0 and owner not in (None, checkpoint.writer_id)):
+            raise Sentence(
+                f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
+                "new batches for those: move it away, give the sink another path, or write it anew: "
+                f"`{checkpoint.reset_command(sink=name, delete_files=True)}`."
+            )
+
+
+def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
+    """Where sinks write that are plain Parquet files on a local disk."""
+    places = {
+        name: sinks.located(base, output.sink.path)
+        for name, output in pipeline.outputs.items()
+        if isinstance(output.sink, sinks.Parquet)
+    }
+    return {name: Path(place) for name, place in places.items() if "://" not in place}
 
 
 def check_columns(

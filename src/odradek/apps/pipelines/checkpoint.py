@@ -17,8 +17,7 @@ from typing import Any
 
 from odradek.apps.pipelines import locks
 from odradek.apps.pipelines.pipeline import Pipeline
-from odradek.apps.pipelines.sinks import LakeTable, ToTopic
-from odradek.apps.pipelines.sources import Topic
+from odradek.apps.pipelines.queries import query_names, shape
 from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 
@@ -228,49 +227,6 @@ class Checkpoint:
                     f"({what} was {_words(before[query].get(what))}, is {_words(form[what])}), and Spark would go on "
                     f"from offsets of what it was: {anew}{advice}."
                 )
-
-
-def query_names(pipeline: Pipeline) -> list[str]:
-    """Every query of a run: the dead letters of each source that can have some, then the sinks."""
-    letters = [f"dead-letters-{name}" for name in (*refusing(pipeline), *pipeline.doubted, *pipeline.sized)]
-    return [*letters, *(f"sink-{name}" for name in pipeline.outputs)]
-
-
-def refusing(pipeline: Pipeline) -> dict[str, Topic]:
-    """Sources whose records can be bad, as the streams they are."""
-    used = {each for output in pipeline.outputs.values() for each in pipeline.sources_of(output.dataset)}
-    streams = {
-        name: source if isinstance(source, Topic) else source.stream
-        for name, source in pipeline.sources.items()
-        if name in used
-    }
-    return {name: stream for name, stream in streams.items() if stream.can_refuse}
-
-
-def shape(pipeline: Pipeline) -> dict[str, dict[str, object]]:
-    """What of each query must stay as it is for its checkpoint to make sense."""
-    found: dict[str, dict[str, object]] = {
-        f"dead-letters-{name}": {"what it reads": [stream.text]} for name, stream in refusing(pipeline).items()
-    }
-    for name in pipeline.doubted:
-        found[f"dead-letters-{name}"] = {
-            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(name)]
-        }
-    for name in pipeline.sized:
-        dataset = pipeline.outputs[name.removeprefix("sink-")].dataset
-        found[f"dead-letters-{name}"] = {
-            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(dataset)]
-        }
-    for name, output in pipeline.outputs.items():
-        place = output.sink.name if isinstance(output.sink, ToTopic) else getattr(output.sink, "path", "")
-        kind = output.sink.format if isinstance(output.sink, LakeTable) else type(output.sink).__name__
-        found[f"sink-{name}"] = {
-            "what it reads": [pipeline.sources[each].text for each in pipeline.streams(output.dataset)],
-            "its kind": kind,
-            "its place": place,
-            "its mode": output.mode,
-        }
-    return found
 
 
 def finished_offsets(query: Path) -> dict[TopicPartition, int]:

@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.apps.pipelines import compaction, lakes, scaffold, sinks, sources, tables
+from odradek.apps.pipelines.agreement import check_lakes
 from odradek.apps.pipelines.brokers import Brokers
-from odradek.apps.pipelines.checkpoint import refusing
 from odradek.apps.pipelines.compaction import read_log
 from odradek.apps.pipelines.definition import load
+from odradek.apps.pipelines.launch import frames_of, resolved
 from odradek.apps.pipelines.options import add_run_options
 from odradek.apps.pipelines.pipeline import Output, Pipeline
+from odradek.apps.pipelines.queries import refusing
 from odradek.apps.pipelines.registry import Registries
-from odradek.apps.pipelines.runner import Wishes, check_lakes, frames_of, resolved
 from odradek.apps.pipelines.runner import run as run_pipeline
 from odradek.apps.pipelines.session import open_session
 from odradek.apps.pipelines.teller import Teller
 from odradek.apps.pipelines.timings import Timings
+from odradek.apps.pipelines.wishes import Wishes
 from odradek.apps.terminal.options import pairs
 from odradek.apps.terminal.output import emit, plural, table
 from odradek.apps.terminal.sentence import Sentence

@@ -5,33 +5,33 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.apps.pipelines import dead_letters, expectations, failures, schemas, sinks, sources
-from odradek.apps.pipelines.agreement import check_columns, owned, owner_of
-from odradek.apps.pipelines.brokers import Brokers, lost_by_query
-from odradek.apps.pipelines.checkpoint import Checkpoint, batch_offsets, refusing
+from odradek.apps.pipelines import failures, sinks
+from odradek.apps.pipelines.agreement import check_lakes, owned, parquet_places
+from odradek.apps.pipelines.brokers import Brokers
+from odradek.apps.pipelines.checkpoint import Checkpoint
 from odradek.apps.pipelines.compaction import compact, read_log, small_files
-from odradek.apps.pipelines.pipeline import Output, Pipeline
+from odradek.apps.pipelines.launch import Queries, resolved
+from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.progress import MetricsServer, Run, reports_after
+from odradek.apps.pipelines.queries import read_committed, refusing, streams_of
 from odradek.apps.pipelines.recreated import TopicWatch
 from odradek.apps.pipelines.registry import Registries
+from odradek.apps.pipelines.resume import look_back, topic_watch
 from odradek.apps.pipelines.session import is_of_ended_jvm, open_session
-from odradek.apps.pipelines.sources import Source, Table, Topic
-from odradek.apps.pipelines.tables import Following
 from odradek.apps.pipelines.teller import Teller, doing
 from odradek.apps.pipelines.timings import Timings
 from odradek.apps.pipelines.watch import BrokerWatch
+from odradek.apps.pipelines.wishes import Wishes
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
-from odradek.values import replace, value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_S = 0.2
@@ -45,33 +45,6 @@ AGAIN_S = 2.0
 
 BRIEF_RECORDS = 100_000
 """Up to so many records a run with an end is over before a JVM made for long work would pay."""
-
-
-@value
-class Wishes:
-    """What whoever runs a pipeline may choose."""
-
-    data: str = "."
-    checkpoint: str | None = None
-    available_now: bool = False
-    master: str | None = None
-    conf: tuple[tuple[str, str], ...] = ()
-    allow_data_loss: bool = False
-    topic_recreated: str | None = None
-    """`start-over` or `skip`: what becomes of a topic that was deleted and created again; None stops the run."""
-    form: str = "table"
-    quiet: bool = False
-    metrics_port: int | None = None
-    timings: bool = False
-
-    def checkpoint_of(self, pipeline: Pipeline) -> str:
-        return self.checkpoint or sinks.located(self.data, f".checkpoints/{pipeline.name}")
-
-    def checkpoint_for(self, pipeline: Pipeline) -> Checkpoint:
-        """A pipeline's checkpoint, which knows what to type in order to get to it again."""
-        options = [f"--data {self.data}"] if self.data != "." else []
-        options += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
-        return Checkpoint(self.checkpoint_of(pipeline), pipeline, options=" ".join(options))
 
 
 def run(
@@ -99,10 +72,10 @@ def run(
         if checkpoint.is_local:
             open_things.enter_context(owned(parquet_places(pipeline, wishes.data), checkpoint))
         running = Run(pipeline.name, streams_of(pipeline))
-        topics = _topic_watch(pipeline, checkpoint, brokers, teller.note)
+        topics = topic_watch(pipeline, checkpoint, brokers, teller.note)
         with teller.during("comparing the checkpoint with the topics"):
             topics.begin(wishes.topic_recreated)
-            _look_back(running, pipeline, checkpoint, brokers, wishes)
+            look_back(running, pipeline, checkpoint, brokers, wishes)
         registries = Registries(session.registry)
         with teller.during("asking schema registries"):
             for name, source in pipeline.sources.items():
@@ -123,21 +96,20 @@ def run(
         if metrics is not None:
             teller.note(f"metrics are at http://127.0.0.1:{metrics.port}/metrics.")
         running.began = time.monotonic()  # Rates are those of the pipeline, without the start of Spark.
-        streams = [each for read in streams_of(pipeline).values() for each in read]
         watch = BrokerWatch(
             session,
             running.topics,
             teller.say,
             topic_ids=topics.ask_of,
-            read_committed=_read_committed(streams),
+            read_committed=read_committed(pipeline),
         )
         open_things.enter_context(watch.watching())
-        shift = _Shift(pipeline, checkpoint, brokers, wishes, running, spark, teller, watch, topics, registries)
+        queries = Queries(pipeline, checkpoint, brokers, wishes, running, spark, topics, registries)
         with teller.during("starting the queries"):
-            shift.start()
+            queries.start()
         teller.follow(running)
         with teller.timings.phase("batches"):
-            shift.work()
+            _Shift(pipeline, checkpoint, brokers, wishes, running, queries, teller, watch, topics, registries).work()
     teller.end(pipeline.dead_letters, with_timings=wishes.timings)
     return running
 
@@ -147,64 +119,8 @@ def is_brief(running: Run) -> bool:
     return running.goal is not None and running.goal <= BRIEF_RECORDS
 
 
-def check_lakes(pipeline: Pipeline, checkpoint: Checkpoint, base: str) -> None:
-    """A Sentence if files of a sink were written under another checkpoint: Spark knows by a batch's number whether it
-    is in the sink already, and would pass over the first ones of this checkpoint without a word."""
-    if not checkpoint.is_local:
-        return
-    for name, place in parquet_places(pipeline, base).items():
-        held = read_log(place).latest
-        owner = owner_of(place)
-        if held > checkpoint.begun(f"sink-{name}") or (held >= 0 and owner not in (None, checkpoint.writer_id)):
-            raise Sentence(
-                f"sink {name}: {place} was written under another checkpoint (up to batch {held}), and Spark would take "
-                "new batches for those: move it away, give the sink another path, or write it anew: "
-                f"`{checkpoint.reset_command(sink=name, delete_files=True)}`."
-            )
-
-
-def parquet_places(pipeline: Pipeline, base: str) -> dict[str, Path]:
-    """Where sinks write that are plain Parquet files on a local disk."""
-    places = {
-        name: sinks.located(base, output.sink.path)
-        for name, output in pipeline.outputs.items()
-        if isinstance(output.sink, sinks.Parquet)
-    }
-    return {name: Path(place) for name, place in places.items() if "://" not in place}
-
-
-def streams_of(pipeline: Pipeline) -> dict[str, tuple[Topic, ...]]:
-    """Of every query the streams that it reads."""
-    found: dict[str, tuple[Topic, ...]] = {f"dead-letters-{name}": (each,) for name, each in refusing(pipeline).items()}
-    for name in pipeline.doubted:
-        streams = [pipeline.sources[each] for each in pipeline.streams(name)]
-        found[f"dead-letters-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
-    for name, output in pipeline.outputs.items():
-        streams = [pipeline.sources[each] for each in pipeline.streams(output.dataset)]
-        found[f"sink-{name}"] = tuple(each for each in streams if isinstance(each, Topic))
-        if f"sink-{name}" in pipeline.sized:
-            found[f"dead-letters-sink-{name}"] = found[f"sink-{name}"]
-    return found
-
-
-def frames_of(
-    pipeline: Pipeline, opened: Callable[[str], DataFrame], wanted: str, frames: dict[str, DataFrame] | None = None
-) -> DataFrame:
-    """The frame of a dataset, its sources opened by a function; what Spark does not understand is a Sentence."""
-    from pyspark.errors import PySparkException
-
-    frames = {} if frames is None else frames
-    for name in pipeline.sources_of(wanted):
-        if name not in frames:
-            frames[name] = opened(name)
-    try:
-        return pipeline.build(wanted, frames)
-    except PySparkException as failure:
-        raise failures.analysis(f"dataset {wanted}", failure) from failure
-
-
 class _Shift:
-    """One run's queries, from start to end."""
+    """One run, from when its queries are started until all have ended."""
 
     def __init__(
         self,
@@ -213,14 +129,13 @@ class _Shift:
         brokers: Brokers,
         wishes: Wishes,
         running: Run,
-        spark: SparkSession,
+        queries: Queries,
         teller: Teller,
         watch: BrokerWatch,
         topics: TopicWatch,
         registries: Registries,
     ) -> None:
         self._pipeline = pipeline
-        self._spark = spark
         self._checkpoint = checkpoint
         self._brokers = brokers
         self._wishes = wishes
@@ -229,62 +144,12 @@ class _Shift:
         self._watch = watch
         self._topics = topics
         self._registries = registries
-        self._queries: dict[str, StreamingQuery] = {}
-        self._writers: dict[str, Any] = {}
+        self._queries = queries
         self._tidied: dict[str, int | None] = {}
         self._stopping = threading.Event()
         self._committed: dict[TopicPartition, int] = {}
         self._complaint = ""
         self._refused_at = 0.0
-
-    def start(self) -> None:
-        """Start every query; if one cannot be, none is left running."""
-        from pyspark.errors import PySparkException
-
-        opened: dict[str, DataFrame] = {}
-        frames: dict[str, DataFrame] = {}
-        for name, declared in self._pipeline.sources.items():
-            source = resolved(self._registries, name, declared)
-            stream = source if isinstance(source, Topic) else source.stream
-            opened[name] = sources.open_stream(
-                self._spark, stream, self._brokers.bootstrap, fail_on_data_loss=not self._wishes.allow_data_loss
-            )
-            if isinstance(source, Table):
-                frames[name] = sources.open_table(self._spark, source, self._brokers.bootstrap)
-            else:
-                frames[name] = schemas.good(opened[name])
-        starting = ""
-        try:
-            written: dict[str, DataFrame] = {}
-            for output in self._pipeline.outputs.values():
-                starting = f"sink-{output.name}"
-                written[output.name] = frames_of(self._pipeline, frames.__getitem__, output.dataset, frames)
-            check_columns(self._spark, self._pipeline, self._checkpoint, written, self._wishes.data)
-            kept: Any = {"topic_ids": self._topics.topic_ids, "limit_bytes": self._letter_bytes()}
-            for name in refusing(self._pipeline):
-                starting = f"dead-letters-{name}"
-                self._start_dead_letters(starting, dead_letters.records(opened[name], self._pipeline.name, **kept))
-            for name, expected in self._pipeline.doubted.items():
-                starting = f"dead-letters-{name}"
-                failing = expectations.failing(self._pipeline.unchecked(name, frames), expected)
-                self._start_dead_letters(starting, dead_letters.rows(failing, self._pipeline.name, name, **kept))
-            for name, sink in self._pipeline.sized.items():
-                starting = f"dead-letters-{name}"
-                output = self._pipeline.outputs[name.removeprefix("sink-")]
-                expectations.need_origin(written[output.name], output.dataset, "too_large='stop'")
-                large = sinks.too_large(written[output.name], sink, self._record_bytes(sink))
-                self._start_dead_letters(
-                    starting, dead_letters.rows(large, self._pipeline.name, output.dataset, **kept)
-                )
-            for output in self._pipeline.outputs.values():
-                starting = f"sink-{output.name}"
-                self._start_sink(starting, output, written[output.name])
-        except PySparkException as failure:
-            self._stop_queries()
-            raise failures.analysis(starting, failure) from failure
-        except BaseException:
-            self._stop_queries()
-            raise
 
     def work(self) -> None:
         """Until the queries have ended by themselves, one has failed, or somebody wants them to stop."""
@@ -292,7 +157,7 @@ class _Shift:
         try:
             with _signals(self._stopping):
                 while not self._stopping.is_set():
-                    active = {name: each for name, each in self._queries.items() if each.isActive}
+                    active = self._queries.active()
                     self._run.ends = self._run.ends | self._watch.ends
                     if time.monotonic() - asked_at > STATUS_S:
                         asked_at = time.monotonic()
@@ -308,7 +173,7 @@ class _Shift:
                         self._tidy()
                     self._stopping.wait(LOOK_S)
                 self._teller.doing("stopping")
-                self._stop_queries()
+                self._queries.stop()
                 self._look()
                 self._raise_failure()
                 self._ask_topics()
@@ -323,7 +188,7 @@ class _Shift:
                 raise failures.no_jvm(self._checkpoint.log_file) from failure
             # Who stops a whole process group stops Spark's JVM, too. What it had not finished is done again.
         finally:
-            self._stop_queries()
+            self._queries.stop()
             self._run.seconds = time.monotonic() - self._run.began
 
     def _tell(self, active: Mapping[str, StreamingQuery]) -> None:
@@ -339,66 +204,11 @@ class _Shift:
         busy = doing(statuses)
         self._teller.doing(busy or "waiting for records", idle=not busy)
 
-    def _start_dead_letters(self, name: str, letters: DataFrame) -> None:
-        written = letters.writeStream.format("kafka").option("kafka.bootstrap.servers", self._brokers.bootstrap)
-        written = written.option("topic", self._pipeline.dead_letters).options(**self._pipeline.dead_letter_options)
-        self._launch(name, written)
-
-    def _letter_bytes(self) -> int:
-        """How large a dead letter may be: what producers send, and what the topic takes."""
-        if not refusing(self._pipeline) and not self._pipeline.has_letters_of_rows:
-            return dead_letters.LIMIT_BYTES
-        return self._limit(self._pipeline.dead_letter_options, self._pipeline.dead_letters)
-
-    def _record_bytes(self, sink: sinks.ToTopic) -> int:
-        return self._limit(dict(sink.options), sink.name)
-
-    def _limit(self, options: Mapping[str, str], topic: str) -> int:
-        sent = int(options.get("kafka.max.request.size", dead_letters.LIMIT_BYTES))
-        return min(sent, self._brokers.largest_batch(topic) or sent)
-
-    def _start_sink(self, name: str, output: Output, rows: DataFrame) -> None:
-        self._launch(
-            name,
-            sinks.writer(
-                rows,
-                output.sink,
-                mode=output.mode,
-                bootstrap=self._brokers.bootstrap,
-                base=self._wishes.data,
-                writer_id=f"{self._checkpoint.writer_id}/{output.name}",
-                following=self._following(name),
-                limit_bytes=self._record_bytes(self._pipeline.sized[name]) if name in self._pipeline.sized else None,
-            ),
-        )
-
-    def _following(self, query: str) -> Following:
-        """What a table asks: from where its rows come, and whether older ones may still come."""
-        streams = streams_of(self._pipeline)[query]
-        names = {name for each in streams for name in each.topics}
-        only = min(names) if len(names) == 1 and not any(each.pattern for each in streams) else None
-        place = Path(self._checkpoint.query(query))
-        return Following(
-            topic=only,
-            ids=lambda: self._topics.incarnations,
-            positions=lambda number: batch_offsets(place, number) if self._checkpoint.is_local else None,
-            ends=lambda: dict(self._run.ends),
-        )
-
-    def _launch(self, name: str, writer: Any) -> None:
-        """Only now does anything run."""
-        if self._wishes.available_now:
-            writer = writer.trigger(availableNow=True)
-        elif self._pipeline.trigger:
-            writer = writer.trigger(processingTime=self._pipeline.trigger)
-        self._writers[name] = writer.option("checkpointLocation", self._checkpoint.query(name))
-        self._queries[name] = self._writers[name].start()
-
     def _look(self) -> None:
         """Take up what Spark reports. A report comes after the batch is in the sink and in the checkpoint, so what it
         says may be committed."""
         news = False
-        for name, query in self._queries.items():
+        for name, query in self._queries.started.items():
             count = self._run.queries[name]
             for report in reports_after(query, count.last_report):
                 news |= count.note(report)
@@ -420,15 +230,15 @@ class _Shift:
             self._tidied[name] = log.gathered
             if small_files(log) < sink.compact_after:
                 continue
-            query = self._queries[f"sink-{name}"]
+            query = self._queries.started[f"sink-{name}"]
             going_on = query.isActive
             with self._teller.during(f"putting small files of {name} together"):
                 query.stop()
-                done = compact(self._spark, place)
+                done = compact(self._queries.spark, place)
             self._teller.note(done.sentence(name))
             if going_on and not self._stopping.is_set():
                 self._look()  # What the query that ends now has reported; the next one starts with no reports.
-                self._queries[f"sink-{name}"] = self._writers[f"sink-{name}"].start()
+                self._queries.go_on(f"sink-{name}")
 
     def _commit(self) -> None:
         positions = self._run.positions()
@@ -450,27 +260,23 @@ class _Shift:
         """For the summary; a run does not wait for brokers that are away."""
         if self._watch.away:
             return
-        streams = [each for read in streams_of(self._pipeline).values() for each in read]
         try:
             topics = {at.topic for at in self._run.positions()} or {at.topic for at in self._run.ends}
-            self._run.ends = self._brokers.spans(topics, read_committed=_read_committed(streams))[1]
+            self._run.ends = self._brokers.spans(topics, read_committed=read_committed(self._pipeline))[1]
         except Sentence:
             return  # The lag stays as old as it is.
 
     def _learned(self) -> bool:
         """Whether a query has stopped for a schema that it did not know: it is asked for, and all begin again with it,
         each with the batch that it was at."""
-        from pyspark.errors import PySparkException
-
         fresh = False
-        for query in self._queries.values():
-            failure = query.exception() if not query.isActive else None
-            wanted = failures.new_schema(failure) if isinstance(failure, PySparkException) else None
+        for _, failure in self._queries.failed():
+            wanted = failures.new_schema(failure)
             fresh |= wanted is not None and self._registries.learn(*wanted)
         if fresh:
-            self._stop_queries()
+            self._queries.stop()
             self._look()
-            self.start()
+            self._queries.start()
         return fresh
 
     def _ask_topics(self, *, failed: bool = False) -> None:
@@ -484,92 +290,17 @@ class _Shift:
         self._topics.look(now, failed=failed)
 
     def _raise_failure(self) -> None:
-        from pyspark.errors import PySparkException
-
-        for name, query in self._queries.items():
-            failure = query.exception() if not query.isActive else None
-            if isinstance(failure, PySparkException):
-                self._ask_topics(failed=True)  # What Spark says of it then is not what is wrong.
-                raise failures.sentence(
-                    name,
-                    failure,
-                    checkpoint=self._checkpoint.place,
-                    log_file=self._checkpoint.log_file,
-                    reset_command=self._checkpoint.reset_command(
-                        sink=name.removeprefix("sink-") if name.startswith("sink-") else None
-                    ),
-                )
-
-    def _stop_queries(self) -> None:
-        try:
-            for query in self._queries.values():
-                if query.isActive:
-                    query.stop()
-        except Exception as failure:
-            if not is_of_ended_jvm(failure):
-                raise
-
-
-def _look_back(running: Run, pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, wishes: Wishes) -> None:
-    """Take up where the checkpoint says that each query is, say what was lost since, and see how much is to be done."""
-    for name, offsets in checkpoint.committed().items():
-        running.queries[name].offsets = dict(offsets)
-    streams = [each for read in streams_of(pipeline).values() for each in read]
-    behind = {name: each.offsets for name, each in running.queries.items() if each.offsets}
-    topics = {at.topic for offsets in behind.values() for at in offsets} | brokers.names(streams)
-    begins, ends = brokers.spans(topics, read_committed=_read_committed(streams))
-    _see_beginnings(running, pipeline, begins, ends)
-    running.ends = ends
-    if wishes.available_now:
-        running.aim(ends)
-    gone = lost_by_query(behind, begins, ends)
-    if gone and not wishes.allow_data_loss:
-        raise Sentence(
-            f"{'; '.join(gone)}: run it with --allow-data-loss to go on with what is there, or start over: "
-            f"`{checkpoint.reset_command()}`."
-        )
-    positions = running.positions()
-    if positions and not gone:
-        brokers.commit(pipeline.group, positions)  # The run before may have been killed before it could.
-
-
-def resolved(registries: Registries, name: str, source: Source) -> Source:
-    """A source with the schemas that its records were written with, as far as they are known."""
-    stream = source if isinstance(source, Topic) else source.stream
-    known = replace(stream, schema=registries.resolve(name, stream.schema, stream.topics))
-    return known if isinstance(source, Topic) else replace(source, stream=known)
-
-
-def _topic_watch(
-    pipeline: Pipeline, checkpoint: Checkpoint, brokers: Brokers, say: Callable[[str], None]
-) -> TopicWatch:
-    streams = [each for read in streams_of(pipeline).values() for each in read]
-    return TopicWatch(
-        checkpoint,
-        brokers,
-        names={name for each in streams for name in each.topics},
-        patterns={each.pattern for each in streams if each.pattern},
-        say=say,
-    )
-
-
-def _see_beginnings(
-    running: Run, pipeline: Pipeline, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> None:
-    """Where queries begin with partitions of which they have finished no batch. One that is new to a checkpoint is read
-    from its beginning."""
-    for name, streams in streams_of(pipeline).items():
-        count = running.queries[name]
-        for at, begin in begins.items():
-            starting = {each.starting for each in streams if each.reads(at.topic)}
-            if count.offsets or starting == {"earliest"}:
-                count.begins[at] = begin
-            elif starting == {"latest"} and at in ends:
-                count.begins[at] = ends[at]
-
-
-def _read_committed(streams: Iterable[Topic]) -> bool:
-    return all(each.read_committed for each in streams)
+        for name, failure in self._queries.failed():
+            self._ask_topics(failed=True)  # What Spark says of it then is not what is wrong.
+            raise failures.sentence(
+                name,
+                failure,
+                checkpoint=self._checkpoint.place,
+                log_file=self._checkpoint.log_file,
+                reset_command=self._checkpoint.reset_command(
+                    sink=name.removeprefix("sink-") if name.startswith("sink-") else None
+                ),
+            )
 
 
 @contextmanager

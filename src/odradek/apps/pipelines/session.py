@@ -73,6 +73,11 @@ During = Callable[[str], AbstractContextManager[None]]
 """Hears what is waited for, and until when."""
 
 SHUFFLES = "spark.sql.shuffle.partitions"
+HEARTBEAT_TIMEOUT = "spark.storage.blockManagerHeartbeatTimeoutMs"
+HEARTBEAT_TIMEOUT_MS = str(24 * 3600 * 1000)
+"""Where driver and executor are one process, a missing heartbeat says that the machine slept, or had no time for it.
+After Spark's two minutes the only executor would be taken for lost, and there is no other."""
+
 DEFAULT_MASTER = "local[*]"
 NOT_INSTALLED = "pipelines need PySpark: run pip install 'odradek[spark]'."
 
@@ -168,6 +173,8 @@ def settings_for(master: str | None, *, brief: bool = False) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             SHUFFLES: str(width(master)),
         }
+        if not master.startswith("local-cluster"):
+            settings[HEARTBEAT_TIMEOUT] = HEARTBEAT_TIMEOUT_MS
     return settings
 
 

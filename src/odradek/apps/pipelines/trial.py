@@ -14,8 +14,9 @@ from odradek.apps.pipelines.dead_letters import DeadLetter, read_dead_letters
 from odradek.apps.pipelines.definition import load
 from odradek.apps.pipelines.pipeline import Pipeline
 from odradek.apps.pipelines.progress import Run
-from odradek.apps.pipelines.runner import Wishes, run
+from odradek.apps.pipelines.runner import run
 from odradek.apps.pipelines.sources import Topic
+from odradek.apps.pipelines.wishes import Wishes
 from odradek.apps.terminal.session import Session
 from odradek.client.cluster import TopicPartition
 from odradek.protocol.errors import KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,9 +13,11 @@ from odradek.apps.pipelines.brokers import lost, lost_by_query
 from odradek.apps.pipelines.checkpoint import OWNER, Checkpoint, finished_offsets
 from odradek.apps.pipelines.dead_letters import PREFIX, read_record
 from odradek.apps.pipelines.failures import analysis, sentence
+from odradek.apps.pipelines.launch import Queries
 from odradek.apps.pipelines.progress import Run, exposition, reports_after
-from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.pipelines.queries import streams_of
 from odradek.apps.pipelines.teller import Teller
+from odradek.apps.pipelines.wishes import Wishes
 from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
 from odradek.client.consumer import ConsumerRecord
@@ -311,18 +313,10 @@ def test_what_could_not_be_committed_is_committed_later(
     declared, run, brokers = pipeline(), Run("p", streams_of(pipeline())), RefusingOnce()
     for query in run.queries.values():
         query.note(report(0, 10, {"0": 10}))
-    shift = runner._Shift(
-        declared,
-        Checkpoint(str(tmp_path), declared),
-        brokers,  # type: ignore[arg-type]
-        runner.Wishes(),
-        run,
-        None,  # type: ignore[arg-type]
-        Teller("p"),
-        None,  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
-    )
+    checkpoint, nobody = Checkpoint(str(tmp_path), declared), cast("Any", None)
+    known = declared, checkpoint, cast("Any", brokers), Wishes(), run
+    queries = Queries(*known, nobody, nobody, nobody)  # None is started: what they reported is in `run`.
+    shift = runner._Shift(*known, queries, Teller("p"), nobody, nobody, nobody)
     shift._commit()
     shift._look()
     shift._look()

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.apps.pipelines.checkpoint import query_names, shape
 from odradek.apps.pipelines.definition import load
-from odradek.apps.pipelines.runner import streams_of
+from odradek.apps.pipelines.queries import query_names, shape, streams_of
 from odradek.apps.terminal.sentence import Sentence
 from odradek.pipelines import Pipeline, schemas, sinks, sources
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_what_is_left_of_one_that_was_killed_is_waited_for(tmp_path: Path, monke
         if len(looks) == 3:
             os.kill(jvm, signal.SIGCONT)
 
-    monkeypatch.setattr(locks.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     lock = locks.take(file)
     assert lock is not None
     assert len(looks) >= 3

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from odradek.apps.pipelines.progress import Run
-from odradek.apps.pipelines.runner import BRIEF_RECORDS, is_brief, streams_of
+from odradek.apps.pipelines.queries import streams_of
+from odradek.apps.pipelines.runner import BRIEF_RECORDS, is_brief
 from odradek.apps.pipelines.session import BRIEF_JVM, JVM_OPTIONS, settings_for
 from odradek.apps.pipelines.teller import Teller, doing
 from odradek.apps.pipelines.timings import Timings

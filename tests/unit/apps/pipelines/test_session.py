@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from odradek.apps.pipelines.lakes import FORMATS, settings_of
-from odradek.apps.pipelines.session import JARS, connector, fetching, settings_for, why_no_jvm, width
+from odradek.apps.pipelines.session import (
+    HEARTBEAT_TIMEOUT,
+    JARS,
+    connector,
+    fetching,
+    settings_for,
+    why_no_jvm,
+    width,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,8 +31,14 @@ def test_shuffles_are_as_wide_as_the_master(master: str, tasks: int) -> None:
     assert settings_for(master)["spark.driver.host"] == "127.0.0.1"
 
 
+def test_a_machine_that_slept_has_lost_no_executor() -> None:
+    assert int(settings_for("local[2]")[HEARTBEAT_TIMEOUT]) > 8 * 3600 * 1000
+    assert HEARTBEAT_TIMEOUT not in settings_for("local-cluster[2,1,1024]"), "there one may be lost alone"
+
+
 def test_a_cluster_decides_for_itself() -> None:
     settings = settings_for("spark://master:7077")
+    assert HEARTBEAT_TIMEOUT not in settings
     assert "spark.driver.host" not in settings
     assert "spark.sql.shuffle.partitions" not in settings
     assert "spark.master" not in settings_for(None)
