@@ -30,7 +30,7 @@ from odradek.protocol.records.native import check
 from odradek.storage import recovery, timestamps, validation
 from odradek.storage.config import LogConfig
 from odradek.storage.leader_epochs import EpochEnd
-from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers
+from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers, Verification
 from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimeSearch
 from odradek.storage.txn_index import AbortedTxn
@@ -212,10 +212,14 @@ class Log(ReplicatedLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         examined: Examined | None = None,
+        *,
+        proof: Verification | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Give exactly one batch the next offsets and write it; raises `KafkaError`, and then nothing has changed.
 
-        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before.
+        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before. What begins
+        a transaction brings a `proof`, and a marker the version of the transaction that it ends.
 
         The view is patched in place, so it must be writable. (Hot: one header, one checksum, one write.)
         """
@@ -285,14 +289,23 @@ class Log(ReplicatedLog):
         if producer_id >= 0:
             transactional = attributes & TRANSACTIONAL_BIT != 0
             if origin is Origin.CLIENT:
-                earlier = producers.check(producer_id, producer_epoch, base_sequence, last_delta, transactional)
+                if transactional:
+                    earlier = producers.check_transactional(
+                        producer_id, producer_epoch, base_sequence, last_delta, proof
+                    )
+                else:
+                    earlier = producers.check(producer_id, producer_epoch, base_sequence, last_delta, False)
                 if earlier is not None:
                     return AppendInfo(
                         earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
                     )
             else:
-                control = attributes & CONTROL_BIT != 0
-                self._check_trusted(batch, producer_id, producer_epoch, control=control, transactional=transactional)
+                if attributes & CONTROL_BIT:
+                    self._check_marker(batch, producer_id, producer_epoch, transaction_version)
+                else:
+                    if transactional:
+                        producers.check_verified(producer_id, producer_epoch, proof)
+                    producers.check_epoch(producer_id, producer_epoch, transactional=transactional)
         segment = self._segments.active
         if (
             segment.size + size > self._segment_bytes
@@ -435,11 +448,9 @@ class Log(ReplicatedLog):
             at_once=validation.AT_ONCE_BYTES,
         )
 
-    def _check_trusted(
-        self, batch: memoryview, producer_id: int, producer_epoch: int, *, control: bool, transactional: bool
-    ) -> None:
-        """Whether a batch that a coordinator made may be appended: only epochs can stand in its way."""
-        if not control:
-            self.producers.check_epoch(producer_id, producer_epoch, transactional=transactional)
-        elif (marker := read_end_txn_marker(batch)) is not None:
-            self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+    def _check_marker(self, batch: memoryview, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        marker = read_end_txn_marker(batch)
+        if marker is not None:
+            self.producers.check_marker(
+                producer_id, producer_epoch, marker.coordinator_epoch, transaction_version=transaction_version
+            )

@@ -23,6 +23,9 @@ BATCHES_KEPT = 5
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 
+EPOCH_RISES_AT_END = 2
+"""The `transaction.version` from which every end of a transaction raises its producer's epoch."""
+
 _SEQUENCES = 1 << 31
 """Sequence numbers are counted from 0 again after 2^31 - 1."""
 
@@ -82,14 +85,48 @@ class Producer:
         self.kept.clear()
 
 
+class Verification:
+    """A transaction's first batch for this log, while its coordinator is asked whether the log is part of it (KIP-890).
+
+    The object is the proof: an append brings the one that it got before the coordinator was asked. The log has dropped
+    it if a marker was written meanwhile, and the answer counts for nothing then: such a batch would stay open forever.
+    """
+
+    __slots__ = ("_epoch", "began_ms", "lowest_sequence", "supports_epoch_bump")
+
+    def __init__(self, epoch: int, sequence: int, *, supports_epoch_bump: bool, began_ms: int) -> None:
+        self._epoch = epoch
+        self.lowest_sequence = sequence
+        """Of those that were asked for: one behind it comes too early, however its own question was answered."""
+        self.supports_epoch_bump = supports_epoch_bump
+        self.began_ms = began_ms
+
+    def ask(self, epoch: int, sequence: int) -> None:
+        if epoch > self._epoch:
+            self._epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self._epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
 class Producers:
     """All producers of one log, by id."""
 
-    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "expiration_ms", "first_unstable_offset")
+    __slots__ = (
+        "_by_id",
+        "_ongoing",
+        "_unreplicated",
+        "_verifications",
+        "expiration_ms",
+        "first_unstable_offset",
+        "verifies",
+    )
 
     def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
+        self.verifies = False
+        """Whether a transaction begins here only with proof that its coordinator knows."""
         self._by_id: dict[int, Producer] = {}
+        self._verifications: dict[int, Verification] = {}
         self._ongoing: dict[
             int, int
         ] = {}  # First offset to producer id; in the order of the log, so the first is lowest.
@@ -122,10 +159,7 @@ class Producers:
             if first_sequence != (producer.last_sequence + 1) % _SEQUENCES:
                 return _duplicate_or_gap(producer_id, producer, first_sequence, last_delta)
         elif epoch < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
-            )
+            raise _old_epoch(producer_id, epoch, producer)
         elif first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -141,17 +175,80 @@ class Producers:
         if producer is None:
             return
         if epoch < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
-            )
+            raise _old_epoch(producer_id, epoch, producer)
         if producer.txn_first_offset >= 0 and not transactional:
             raise _outside_of_its_transaction(producer_id)
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Whether a transaction coordinator may still end transactions of this producer."""
-        self.check_epoch(producer_id, epoch, transactional=True)
+    def check_transactional(
+        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, proof: Verification | None
+    ) -> KeptBatch | None:
+        """The same as `check`, for a batch that may begin a transaction here."""
         producer = self._by_id.get(producer_id)
+        if producer is not None and epoch == producer.epoch:
+            earlier = _duplicate(producer, first_sequence, last_delta)
+            if earlier is not None:
+                return earlier
+        self.check_verified(producer_id, epoch, proof)
+        asked = self._verifications.get(producer_id)
+        if asked is not None:
+            is_gap = first_sequence > asked.lowest_sequence
+            if asked.supports_epoch_bump and first_sequence != 0:
+                # Every transaction has an epoch of its own, and so begins with 0: what came before it is missing.
+                is_gap |= producer is None or not producer.kept
+            if is_gap:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} would begin its transaction with sequence {first_sequence}",
+                )
+        return self.check(producer_id, epoch, first_sequence, last_delta, True)
+
+    def check_verified(self, producer_id: int, epoch: int, proof: Verification | None) -> None:
+        """Whether a transaction is open, or may begin with this proof: else nobody might ever end it."""
+        if self.is_open(producer_id, epoch):
+            return
+        producer = self._by_id.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _old_epoch(producer_id, epoch, producer)
+        if self.verifies and (proof is None or self._verifications.get(producer_id) is not proof):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has no open transaction here, and nothing shows that it has begun one",
+            )
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open under this very epoch."""
+        producer = self._by_id.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.txn_first_offset != NO_OFFSET
+
+    def verify(
+        self, producer_id: int, epoch: int, first_sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> Verification | None:
+        """What an append has to bring once the coordinator has been asked; None where the transaction is open."""
+        if self.is_open(producer_id, epoch):
+            return None
+        producer = self._by_id.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _old_epoch(producer_id, epoch, producer)
+        asked = self._verifications.get(producer_id)
+        if asked is None:
+            asked = Verification(epoch, first_sequence, supports_epoch_bump=supports_epoch_bump, began_ms=now_ms)
+            self._verifications[producer_id] = asked
+        asked.ask(epoch, first_sequence)
+        return asked
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, transaction_version: int = 0
+    ) -> None:
+        """Whether a transaction coordinator may still end transactions of this producer.
+
+        From version 2 on a marker's epoch is above that of the transaction it ends. One of the same epoch is a late one
+        of the transaction before, or, where nothing is open, the one that ended it once more.
+        """
+        producer = self._by_id.get(producer_id)
+        if producer is not None:
+            is_late = transaction_version >= EPOCH_RISES_AT_END and self.is_open(producer_id, epoch)
+            if epoch < producer.epoch or is_late:
+                raise _old_epoch(producer_id, epoch, producer)
         if producer is not None and coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -182,10 +279,12 @@ class Producers:
         kept.append((base_sequence, last_sequence, base_offset, base_offset + last_delta, timestamp))
         producer.last_sequence = last_sequence
         producer.last_timestamp = timestamp
-        if transactional and producer.txn_first_offset == NO_OFFSET:
-            producer.txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
-            self._find_first_unstable()
+        if transactional:
+            self._verifications.pop(producer_id, None)
+            if producer.txn_first_offset == NO_OFFSET:
+                producer.txn_first_offset = base_offset
+                self._ongoing[base_offset] = producer_id
+                self._find_first_unstable()
 
     def replay(self, header: BatchHeader, read_batch: Callable[[], bytes | memoryview]) -> CompletedTxn | None:
         """Take over a batch that is in the log already, whatever it says; the transaction it ends, as `ended` does."""
@@ -239,6 +338,7 @@ class Producers:
         producer = self._by_id.get(producer_id)
         if producer is None:
             producer = self._by_id[producer_id] = Producer()
+        self._verifications.pop(producer_id, None)
         if epoch != producer.epoch:
             producer.begin_epoch(epoch)
         producer.coordinator_epoch = coordinator_epoch
@@ -274,7 +374,16 @@ class Producers:
         gone = [producer_id for producer_id, producer in self._by_id.items() if self._is_expired(producer, now_ms)]
         for producer_id in gone:
             del self._by_id[producer_id]
+        for producer_id, asked in list(self._verifications.items()):
+            if now_ms - asked.began_ms >= self.expiration_ms:
+                del self._verifications[producer_id]
         return len(gone)
+
+    def has_late_transaction(self, now_ms: int, late_ms: int) -> bool:
+        """Whether the oldest transaction that is open has not been written to for that long."""
+        oldest = next(iter(self._ongoing.values()), None)
+        producer = None if oldest is None else self._by_id.get(oldest)
+        return producer is not None and now_ms - producer.last_timestamp > late_ms
 
     def clear(self) -> None:
         self._by_id.clear()
@@ -336,14 +445,28 @@ class Producers:
             self.first_unstable_offset = ongoing
 
 
-def _duplicate_or_gap(producer_id: int, producer: Producer, first_sequence: int, last_delta: int) -> KeptBatch:
+def _duplicate(producer: Producer, first_sequence: int, last_delta: int) -> KeptBatch | None:
     last_sequence = (first_sequence + last_delta) % _SEQUENCES
     for batch in producer.batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch
+    return None
+
+
+def _duplicate_or_gap(producer_id: int, producer: Producer, first_sequence: int, last_delta: int) -> KeptBatch:
+    earlier = _duplicate(producer, first_sequence, last_delta)
+    if earlier is not None:
+        return earlier
     raise KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {producer_id} came with sequence {first_sequence} after {producer.last_sequence}",
+    )
+
+
+def _old_epoch(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} came with epoch {epoch}, but epoch {producer.epoch} was seen before",
     )
 
 

@@ -22,7 +22,11 @@ def produce(
     )
 
 
-def end(log: Log, *, commit: bool, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> AppendInfo:
+def end(
+    log: Log, *, commit: bool, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
+) -> AppendInfo:
     marker = EndTxnMarker(commit, coordinator_epoch)
     batch = end_txn_batch(marker, producer_id=producer, producer_epoch=epoch, timestamp=NOW_MS)
-    return log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    return log.append_as_leader(
+        memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=version
+    )
