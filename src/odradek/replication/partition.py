@@ -9,7 +9,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.replication.broker_liveness import BrokerLiveness
 from odradek.replication.isr import IsrProposal
 from odradek.replication.leader import Leadership
-from odradek.storage.log import NOT_PLAIN, AppendInfo, Log
+from odradek.storage.log import NOT_PLAIN, AppendInfo, Log, Transaction
 from odradek.storage.validation import Examined, Origin
 from odradek.values import replace, value
 
@@ -190,6 +190,7 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         acks_all: bool = False,
         examined: Examined | None = None,
+        transaction: Transaction = None,
     ) -> AppendInfo:
         """Append a client's batch; `acks_all` (acks=all) needs enough replicas in sync.
 
@@ -205,12 +206,12 @@ class Partition:
             in_sync, least = leadership.in_sync.committed, log.min_insync_replicas
             if acks_all and len(in_sync) < least and leadership.are_too_few(in_sync, least):
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-            return log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin, examined)
+            return log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin, examined, transaction)
         if origin is Origin.CLIENT and examined is None:
             base_offset = log.append_sole_replica(batch, self.state.leader_epoch, now_ms)
             if base_offset != NOT_PLAIN:
                 return AppendInfo(base_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset, False)
-        info = log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin, examined)
+        info = log.append_as_leader(batch, self.state.leader_epoch, now_ms, origin, examined, transaction)
         if not (log.flushes_on_append and log.flush_due(now_ms)):
             log.advance_high_watermark(log.log_end_offset)
         return info

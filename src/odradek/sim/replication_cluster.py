@@ -28,7 +28,7 @@ from odradek.sim.network import SimulatedWire
 from odradek.sim.probes import ProbedNode
 from odradek.sim.quorum import QuorumCluster, Shape
 from odradek.sim.workload import TopicPlan
-from odradek.storage.log import AppendInfo
+from odradek.storage.log import AppendInfo, Transaction
 from odradek.storage.validation import Examined, Origin
 
 SHAPES = (
@@ -242,9 +242,10 @@ class ReplicatedNode(ProbedNode):
             origin: Origin = Origin.CLIENT,
             acks_all: bool = False,
             examined: Examined | None = None,
+            transaction: Transaction = None,
         ) -> AppendInfo:
             self._note_zombie(hosted, batch)
-            return append(hosted, batch, now_ms, origin, acks_all, examined)
+            return append(hosted, batch, now_ms, origin, acks_all, examined, transaction)
 
         async def loaded(runner: GroupRunner) -> None:
             await load(runner)

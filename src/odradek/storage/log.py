@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import TypeAlias
 
 from odradek.ids import NO_TIMESTAMP, Offset, Uuid
 from odradek.ports import Disk, FileSlice
@@ -44,6 +45,10 @@ _unpack_plain = struct.Struct(">qi4xBIHiqqqhii").unpack_from
 """Of a header what a leader looks at: all but the leader epoch."""
 
 _unpack_max_timestamp = struct.Struct(">35xq").unpack_from
+
+Transaction: TypeAlias = Verification | int | None
+"""What an append brings along: what it asked the coordinator with, if it may begin a transaction; and a marker the
+`transaction.version` of the transaction that it ends."""
 
 _LARGEST_AT_ONCE = validation.AT_ONCE_BYTES + HEADER_SIZE
 _LARGEST_CODEC = int(Compression.ZSTD)
@@ -212,14 +217,11 @@ class Log(ReplicatedLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         examined: Examined | None = None,
-        *,
-        proof: Verification | None = None,
-        transaction_version: int = 0,
+        transaction: Transaction = None,
     ) -> AppendInfo:
         """Give exactly one batch the next offsets and write it; raises `KafkaError`, and then nothing has changed.
 
-        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before. What begins
-        a transaction brings a `proof`, and a marker the version of the transaction that it ends.
+        A client's batch that is large raises `TakesLong` in the same way, unless it was `examined` before.
 
         The view is patched in place, so it must be writable. (Hot: one header, one checksum, one write.)
         """
@@ -291,7 +293,7 @@ class Log(ReplicatedLog):
             if origin is Origin.CLIENT:
                 if transactional:
                     earlier = producers.check_transactional(
-                        producer_id, producer_epoch, base_sequence, last_delta, proof
+                        producer_id, producer_epoch, base_sequence, last_delta, transaction
                     )
                 else:
                     earlier = producers.check(producer_id, producer_epoch, base_sequence, last_delta, False)
@@ -301,10 +303,10 @@ class Log(ReplicatedLog):
                     )
             else:
                 if attributes & CONTROL_BIT:
-                    self._check_marker(batch, producer_id, producer_epoch, transaction_version)
+                    self._check_marker(batch, producer_id, producer_epoch, transaction)
                 else:
                     if transactional:
-                        producers.check_verified(producer_id, producer_epoch, proof)
+                        producers.check_verified(producer_id, producer_epoch, transaction)
                     producers.check_epoch(producer_id, producer_epoch, transactional=transactional)
         segment = self._segments.active
         if (
@@ -448,9 +450,10 @@ class Log(ReplicatedLog):
             at_once=validation.AT_ONCE_BYTES,
         )
 
-    def _check_marker(self, batch: memoryview, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+    def _check_marker(self, batch: memoryview, producer_id: int, producer_epoch: int, transaction: Transaction) -> None:
         marker = read_end_txn_marker(batch)
         if marker is not None:
+            version = transaction if isinstance(transaction, int) else 0
             self.producers.check_marker(
-                producer_id, producer_epoch, marker.coordinator_epoch, transaction_version=transaction_version
+                producer_id, producer_epoch, marker.coordinator_epoch, transaction_version=version
             )

@@ -180,7 +180,7 @@ class Producers:
             raise _outside_of_its_transaction(producer_id)
 
     def check_transactional(
-        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, proof: Verification | None
+        self, producer_id: int, epoch: int, first_sequence: int, last_delta: int, proof: object
     ) -> KeptBatch | None:
         """The same as `check`, for a batch that may begin a transaction here."""
         producer = self._by_id.get(producer_id)
@@ -202,7 +202,7 @@ class Producers:
                 )
         return self.check(producer_id, epoch, first_sequence, last_delta, True)
 
-    def check_verified(self, producer_id: int, epoch: int, proof: Verification | None) -> None:
+    def check_verified(self, producer_id: int, epoch: int, proof: object) -> None:
         """Whether a transaction is open, or may begin with this proof: else nobody might ever end it."""
         if self.is_open(producer_id, epoch):
             return

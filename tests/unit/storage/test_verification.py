@@ -38,7 +38,7 @@ def write(
     batch = batch_of(
         b"x", producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, transactional=True, timestamp=NOW_MS
     )
-    return log.append_as_leader(memoryview(batch), 0, NOW_MS, origin, proof=proof)
+    return log.append_as_leader(memoryview(batch), 0, NOW_MS, origin, transaction=proof)
 
 
 def refused(log: Log, sequence: int, proof: Verification | None = None, *, epoch: int = 0) -> ErrorCode:

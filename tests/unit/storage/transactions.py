@@ -28,5 +28,5 @@ def end(
     marker = EndTxnMarker(commit, coordinator_epoch)
     batch = end_txn_batch(marker, producer_id=producer, producer_epoch=epoch, timestamp=NOW_MS)
     return log.append_as_leader(
-        memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=version
+        memoryview(batch), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction=version
     )

@@ -23,6 +23,7 @@ from odradek.server.containment import Cost
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.housekeeping import LONGEST_WAIT_MS
 from odradek.server.waiting.deferred import Deferred
+from odradek.storage.log import Transaction
 from odradek.storage.validation import Origin
 from odradek.values import value
 
@@ -261,7 +262,9 @@ class ShardRunner(Generic[ShardT]):
             return
         self._hold([(self._park(deferred), None) for _, deferred in gathered])
 
-    def write_marker(self, producer: ProducerKey, *, committed: bool, coordinator_epoch: int) -> Deferred[None]:
+    def write_marker(
+        self, producer: ProducerKey, *, committed: bool, coordinator_epoch: int, transaction_version: int = 0
+    ) -> Deferred[None]:
         """End the producer's transaction in this partition; KafkaError if the log refuses, or this is not loaded."""
         if self._gathered:
             self._write_gathered()
@@ -275,7 +278,7 @@ class ShardRunner(Generic[ShardT]):
             timestamp=now.wall_ms,
         )
         try:
-            self._append(batch, now)
+            self._append(batch, now, transaction_version)
         except KafkaError:
             if not self.hosted.directory.online:
                 self.resign()
@@ -370,9 +373,14 @@ class ShardRunner(Generic[ShardT]):
             self._parked.pop(ticket).fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _append(self, batch: bytearray, now: Moment) -> None:
+    def _append(self, batch: bytearray, now: Moment, transaction: Transaction = None) -> None:
         self._replicas.append(
-            self.hosted, memoryview(batch), now_ms=now.wall_ms, origin=Origin.COORDINATOR, acks_all=True
+            self.hosted,
+            memoryview(batch),
+            now_ms=now.wall_ms,
+            origin=Origin.COORDINATOR,
+            acks_all=True,
+            transaction=transaction,
         )
         partition_log = self.hosted.partition.log
         if partition_log.flushes_on_append and partition_log.flush_due(now.wall_ms):

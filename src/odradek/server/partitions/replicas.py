@@ -27,7 +27,7 @@ from odradek.server.partitions.hosted_partition import NO_TRAFFIC, HostedPartiti
 from odradek.server.partitions.refused_batches import REMEMBERED_MS, RefusedBatches, check_is_first
 from odradek.server.partitions.throttles import Throttles
 from odradek.storage.directories import LogDirectory
-from odradek.storage.log import AppendInfo
+from odradek.storage.log import AppendInfo, Transaction
 from odradek.storage.validation import Examined, Origin
 
 log = logging.getLogger(__name__)
@@ -174,6 +174,7 @@ class Replicas:
         origin: Origin = Origin.CLIENT,
         acks_all: bool = False,
         examined: Examined | None = None,
+        transaction: Transaction = None,
     ) -> AppendInfo:
         """As `Partition.append`, and whoever waits for it is told."""
         partition = hosted.partition
@@ -184,7 +185,7 @@ class Replicas:
             inherits = leadership is not None and leadership.inherits and origin is Origin.CLIENT
             if leadership is not None and inherits and self._are_producers_ordered():
                 check_is_first(leadership, partition.log, batch, self._world.clock)
-            info = partition.append(batch, now_ms, origin, acks_all, examined)
+            info = partition.append(batch, now_ms, origin, acks_all, examined, transaction)
         except OSError as failure:
             raise self.failed_append(hosted, batch, failure) from failure
         except KafkaError as refused:

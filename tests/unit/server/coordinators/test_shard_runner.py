@@ -191,6 +191,25 @@ def test_a_marker_of_a_coordinator_that_was_replaced_changes_nothing() -> None:
     on_a_node(run)
 
 
+def test_a_late_marker_of_the_newer_kind_does_not_end_the_next_transaction() -> None:
+    """From version 2 on, a marker has an epoch above that of what it ends."""
+
+    async def run(rig: Rig) -> None:
+        toys = await toys_of(rig)
+        runner = toys.of("a")
+        await toys.ask("a", setting("a", 2, PRODUCER))
+        with pytest.raises(KafkaError) as late:
+            runner.write_marker(PRODUCER, committed=True, coordinator_epoch=3, transaction_version=2)
+        assert late.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert runner.shard.pending == {PRODUCER.producer_id: {"a": 2}}
+        ends = ProducerKey(PRODUCER.producer_id, PRODUCER.producer_epoch + 1)
+        runner.write_marker(ends, committed=True, coordinator_epoch=3, transaction_version=2).result()
+        assert (runner.shard.numbers, runner.shard.pending) == ({"a": 2}, {})
+        await toys.close()
+
+    on_a_node(run)
+
+
 def test_answers_markers_and_effects_wait_until_what_they_rest_on_is_committed() -> None:
     async def run(rig: Rig) -> None:
         toys = await toys_of(rig)
