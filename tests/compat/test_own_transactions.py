@@ -12,10 +12,8 @@ from tests.compat import maven
 
 pytest.register_assert_rewrite("tests.integration.client_cases", "tests.integration.transaction_cases")
 
-from tests.integration.transaction_cases import CASES, Case  # noqa: E402
+from tests.integration.transaction_cases import CASES, Case, lower_transaction_version  # noqa: E402
 
-from odradek.client.admin.cluster import UpgradeType  # noqa: E402
-from odradek.client.producer.transactions import FEATURE  # noqa: E402
 from odradek.clients import connect  # noqa: E402
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
@@ -36,20 +34,7 @@ def kafka() -> Iterator[Server]:
 @pytest.fixture(scope="module", params=[2, 1, 0], ids=lambda level: f"TV{level}")
 def level(kafka: Server, request: pytest.FixtureRequest) -> int:
     """The cluster's level of the feature, which is lowered step by step."""
-
-    async def lower(level: int) -> None:
-        async with connect(kafka.bootstrap).admin() as admin:
-            if level < 2:
-                outcomes = await admin.update_features({FEATURE: level}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
-                assert outcomes == {FEATURE: None}
-            for _ in range(200):
-                finalized = (await admin.describe_features()).finalized_features
-                if sum(each.max_version_level for each in finalized if each.name == FEATURE) == level:
-                    return
-                await asyncio.sleep(0.05)
-            raise AssertionError(f"{FEATURE} did not become {level}")
-
-    asyncio.run(lower(request.param))
+    asyncio.run(lower_transaction_version(connect(kafka.bootstrap), request.param))
     return int(request.param)
 
 

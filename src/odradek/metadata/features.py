@@ -76,9 +76,10 @@ SUPPORTED_FEATURES = (
     SupportedRange(METADATA_VERSION, OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     SupportedRange(KRAFT_VERSION, 0, 1, 0),
     SupportedRange(GROUP_VERSION, 0, 1, 1, default_since=22),
+    SupportedRange(TRANSACTION_VERSION, 0, 2, 2, default_since=24),
     SupportedRange(ELIGIBLE_LEADER_REPLICAS, 0, 1, 1, default_since=26),
 )
-"""Only what is served: transaction, share and streams features come with the coordinators that need them."""
+"""Only what is served: share and streams features come with the coordinators that need them."""
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:

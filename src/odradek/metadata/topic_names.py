@@ -6,7 +6,8 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC = "__cluster_metadata"
 GROUP_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = (GROUP_TOPIC, "__transaction_state", "__share_group_state")
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state")
 
 MAX_NAME_LENGTH = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")

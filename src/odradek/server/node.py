@@ -33,7 +33,11 @@ from odradek.server.containment import Containment, Cost
 from odradek.server.controller.controller import Controller
 from odradek.server.coordinators.coordinator import Coordinator
 from odradek.server.coordinators.groups import GroupCoordinator
+from odradek.server.coordinators.marker_sender import MarkerSender
+from odradek.server.coordinators.markers import MarkerWriter
 from odradek.server.coordinators.producer_ids import ProducerIds
+from odradek.server.coordinators.transactions import TransactionCoordinator
+from odradek.server.coordinators.verification import TransactionVerifier
 from odradek.server.following.fetchers import Fetchers
 from odradek.server.handlers.forwarding import InternalTopics, forward
 from odradek.server.handlers.metadata_cache import MetadataCache
@@ -54,6 +58,7 @@ from odradek.server.partitions.housekeeping import Housekeeping
 from odradek.server.partitions.isr_changes import IsrChanges
 from odradek.server.partitions.log_chores import LogChores
 from odradek.server.partitions.replicas import Replicas
+from odradek.server.peers.broker_channels import BrokerChannels
 from odradek.server.peers.controller_channel import ControllerChannel
 from odradek.server.quorum.log import BadMetadataLog
 from odradek.server.quorum.quorum import Quorum
@@ -262,6 +267,7 @@ class Node:
         self.rooms.fetchers.close()
         await self.rooms.isr_changes.close()
         self.rooms.producer_ids.close()
+        self.rooms.verifier.close()
         self.directory_assignments.close()
         await self.rooms.lifecycle.close()
         if self._registrar is not None:
@@ -315,7 +321,7 @@ class Node:
                     path,
                     identity.directory_ids[path],
                     self.world.entropy,
-                    producer_expiration_ms=self.config.producer_id_expiration_ms,
+                    producers=self.config.producer_settings,
                     trusts_kills=self.config.odradek_trust_killed_logs_enable,
                 )
             )
@@ -425,7 +431,41 @@ class Node:
         self.rooms.isr_changes = IsrChanges(self.world, self.rooms.replicas, self.rooms.channel, node_id=self.node_id)
         topics = InternalTopics(self.rooms, timeout_ms=self.config.request_timeout_ms)
         self.rooms.groups = GroupCoordinator(self.config, self.world, self.rooms.replicas, topics)
-        self._coordinators = (self.rooms.groups,)
+        self.rooms.markers = MarkerWriter(
+            self.world,
+            self.rooms.replicas,
+            self.rooms.purgatory,
+            self.rooms.groups.runner_behind,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        markers = MarkerSender(
+            self.node_id,
+            lambda: self.rooms.image,
+            self.rooms.markers,
+            self._broker_channels("markers"),
+            self.rooms.containment,
+        )
+        self.rooms.transactions = TransactionCoordinator(
+            self.config, self.world, self.rooms.replicas, topics, self.rooms.producer_ids, markers
+        )
+        self._coordinators = (self.rooms.groups, self.rooms.transactions)
+        self.rooms.verifier = TransactionVerifier(
+            self.config,
+            self.world.clock,
+            lambda: self.rooms.image,
+            self.rooms.transactions,
+            self._broker_channels("verification"),
+            self.rooms.containment,
+        )
+
+    def _broker_channels(self, purpose: str) -> BrokerChannels:
+        return BrokerChannels(
+            self.world,
+            lambda: self.rooms.image,
+            client_id=f"node-{self.node_id}-{purpose}",
+            listener_name=self.config.inter_broker_listener_name,
+            timeout_ms=self.config.request_timeout_ms,
+        )
 
     def _directory_failed(self) -> None:
         """The controller lets others lead what was in it; without the cluster's metadata there is nothing to go by."""

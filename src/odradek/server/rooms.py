@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from odradek.server.containment import Containment
     from odradek.server.controller.controller import Controller
     from odradek.server.coordinators.groups import GroupCoordinator
+    from odradek.server.coordinators.markers import MarkerWriter
     from odradek.server.coordinators.producer_ids import ProducerIds
+    from odradek.server.coordinators.transactions import TransactionCoordinator
+    from odradek.server.coordinators.verification import TransactionVerifier
     from odradek.server.following.fetchers import Fetchers
     from odradek.server.membership.lifecycle import BrokerLifecycle
     from odradek.server.net.listeners import Listeners
@@ -77,6 +80,9 @@ class Rooms:
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
         self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
+        self.markers: MarkerWriter
+        self.verifier: TransactionVerifier
         self._next_image: asyncio.Future[None] | None = None
 
     @property

@@ -35,7 +35,7 @@ from odradek.storage.last_life import (
     running_life,
 )
 from odradek.storage.log import Log
-from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS
+from odradek.storage.producer_state import ProducerSettings
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -60,7 +60,7 @@ class LogDirectory:
         directory_id: Uuid,
         entropy: Entropy,
         *,
-        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        producers: ProducerSettings | None = None,
         trusts_kills: bool = True,
     ) -> None:
         """Look what is in a directory that this process has locked.
@@ -70,7 +70,8 @@ class LogDirectory:
         """
         self._disk = disk
         self._entropy = entropy
-        self.producer_expiration_ms = producer_expiration_ms
+        self.producers = producers
+        """What logs that are opened from now on are told of their producers."""
         self.path = path
         self.directory_id = directory_id
         self.online = True
@@ -152,7 +153,7 @@ class LogDirectory:
                 high_watermark=self._written[HIGH_WATERMARK_CHECKPOINT].get(key),
                 clean=self.was_clean and not is_brought_back,
                 on_damage=self._found_damage,
-                producer_expiration_ms=self.producer_expiration_ms,
+                producers=self.producers,
                 draw=self._entropy.below,
             )
         except OSError:

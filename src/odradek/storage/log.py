@@ -31,7 +31,7 @@ from odradek.protocol.records.native import check
 from odradek.storage import recovery, timestamps, validation
 from odradek.storage.config import LogConfig
 from odradek.storage.leader_epochs import EpochEnd
-from odradek.storage.producer_state import DEFAULT_EXPIRATION_MS, Producers, Verification
+from odradek.storage.producer_state import Producers, ProducerSettings, Verification
 from odradek.storage.replicated_log import ReplicatedLog
 from odradek.storage.timestamps import TimeSearch
 from odradek.storage.txn_index import AbortedTxn
@@ -96,7 +96,7 @@ class Log(ReplicatedLog):
         log_start_offset: int = 0,
         high_watermark: int | None = None,
         clean: bool = False,
-        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        producers: ProducerSettings | None = None,
         draw: Callable[[int], int] = lambda bound: 0,
         on_damage: Callable[[str], None] = lambda what: None,
     ) -> Log:
@@ -115,7 +115,7 @@ class Log(ReplicatedLog):
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
-            producers=Producers(producer_expiration_ms),
+            producers=Producers(producers),
             on_damage=on_damage,
         )
         return cls(

@@ -108,6 +108,16 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
+@value
+class ProducerSettings:
+    """What a broker wants of all its logs."""
+
+    expiration_ms: int = DEFAULT_EXPIRATION_MS
+    """After how long without a batch a producer is forgotten."""
+    verifies: bool = False
+    """Whether a transaction begins only with proof that its coordinator knows."""
+
+
 class Producers:
     """All producers of one log, by id."""
 
@@ -116,15 +126,12 @@ class Producers:
         "_ongoing",
         "_unreplicated",
         "_verifications",
-        "expiration_ms",
         "first_unstable_offset",
-        "verifies",
+        "settings",
     )
 
-    def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
-        self.expiration_ms = expiration_ms
-        self.verifies = False
-        """Whether a transaction begins here only with proof that its coordinator knows."""
+    def __init__(self, settings: ProducerSettings | None = None) -> None:
+        self.settings = settings or ProducerSettings()
         self._by_id: dict[int, Producer] = {}
         self._verifications: dict[int, Verification] = {}
         self._ongoing: dict[
@@ -209,7 +216,7 @@ class Producers:
         producer = self._by_id.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise _old_epoch(producer_id, epoch, producer)
-        if self.verifies and (proof is None or self._verifications.get(producer_id) is not proof):
+        if self.settings.verifies and (proof is None or self._verifications.get(producer_id) is not proof):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {producer_id} has no open transaction here, and nothing shows that it has begun one",
@@ -375,7 +382,7 @@ class Producers:
         for producer_id in gone:
             del self._by_id[producer_id]
         for producer_id, asked in list(self._verifications.items()):
-            if now_ms - asked.began_ms >= self.expiration_ms:
+            if now_ms - asked.began_ms >= self.settings.expiration_ms:
                 del self._verifications[producer_id]
         return len(gone)
 
@@ -434,7 +441,9 @@ class Producers:
         self._find_first_unstable()
 
     def _is_expired(self, producer: Producer, now_ms: int) -> bool:
-        return producer.txn_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= self.expiration_ms
+        return (
+            producer.txn_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= self.settings.expiration_ms
+        )
 
     def _find_first_unstable(self) -> None:
         ongoing = next(iter(self._ongoing), None)

@@ -145,10 +145,12 @@ class World:
             if self.draw.random() < 0.2:
                 return
             key = (ended.transactional_id, number, partition)
-            assert self.marked.setdefault(key, wanted.is_commit) is wanted.is_commit, "one transaction, two ends"
+            assert self.marked.setdefault(key, wanted.transaction.is_committing) is wanted.transaction.is_committing, (
+                "one transaction, two ends"
+            )
         self.writing.remove(wanted)
         self.tried.carry_out(self.tried.shard.marked(ended, self.tried.now))
-        self.ended[wanted.is_commit] += 1
+        self.ended[wanted.transaction.is_committing] += 1
 
     def expire(self, producer: Producer) -> None:
         self.tried.expire()

@@ -51,7 +51,7 @@ def test_a_transaction_ends_once_all_partitions_know_and_the_epoch_has_risen(com
     assert tried.end((producer_id, epoch), commit=commit) == (NONE, producer_id, epoch + 1)
     assert tried.state() == ("PrepareCommit" if commit else "PrepareAbort")
     (markers,) = tried.markers
-    assert markers.is_commit is commit
+    assert markers.transaction.is_committing is commit
     assert markers.transaction.partitions == (A, B)
     assert (markers.transaction.producer_id, markers.transaction.producer_epoch) == (producer_id, epoch + 1)
     tried.mark()
@@ -505,7 +505,7 @@ def test_an_end_that_was_decided_is_carried_out_by_whoever_takes_over(commit: bo
     before = tried.markers[0]
     tried.reload()
     (markers,) = tried.markers
-    assert markers.is_commit is commit
+    assert markers.transaction.is_committing is commit
     assert markers.transaction.partitions == before.transaction.partitions
     assert markers.transaction.producer_epoch == before.transaction.producer_epoch
     tried.mark()

@@ -75,6 +75,7 @@ def test_kafkas_bootstrap_can_be_read_and_ours_has_its_layout() -> None:
         FeatureLevelRecord(name="metadata.version", feature_level=30),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
     )
     first, _, last = headers_but_for_time(ours)
     assert first == headers_but_for_time(kafkas)[0]
@@ -166,7 +167,7 @@ def test_a_meta_properties_that_cannot_be(lines: str, complaint: str) -> None:
 
 
 def test_the_first_batch_is_a_transaction_where_the_release_has_them() -> None:
-    first, level, eligible, groups, minimum, last = activation_records(
+    first, level, eligible, groups, transactions, minimum, last = activation_records(
         default_bootstrap_records(), min_insync_replicas=1
     )
     assert isinstance(first, BeginTransactionRecord)
@@ -174,6 +175,7 @@ def test_the_first_batch_is_a_transaction_where_the_release_has_them() -> None:
     assert level == FeatureLevelRecord(name="metadata.version", feature_level=30)
     assert eligible == FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
     assert groups == FeatureLevelRecord(name="group.version", feature_level=1)
+    assert transactions == FeatureLevelRecord(name="transaction.version", feature_level=2)
     assert isinstance(minimum, ConfigRecord)
     assert isinstance(last, EndTransactionRecord)
     old = [FeatureLevelRecord(name="metadata.version", feature_level=11)]

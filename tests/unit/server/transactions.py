@@ -9,6 +9,9 @@ from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
 from odradek.storage.validation import Origin
 
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
+"""For transactions that no coordinator has heard of."""
+
 
 class Transactions:
     """Of one partition, by producer id."""
@@ -31,7 +34,11 @@ class Transactions:
             base_sequence=sequence,
             transactional=True,
         )
-        return self._replicas.append(self._hosted, memoryview(batch), self._now_ms).base_offset
+        proof = self._hosted.partition.log.producers.verify(
+            producer_id, 0, sequence, supports_epoch_bump=False, now_ms=self._now_ms
+        )
+        info = self._replicas.append(self._hosted, memoryview(batch), self._now_ms, transaction=proof)
+        return info.base_offset
 
     def plain(self, *values: bytes) -> int:
         """A batch of no transaction; its base offset."""

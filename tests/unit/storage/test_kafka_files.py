@@ -17,6 +17,7 @@ from odradek.protocol.records.batch import decode_records, iter_batches, read_he
 from odradek.storage.checkpoints import read_partition_metadata
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
+from odradek.storage.producer_state import ProducerSettings
 from odradek.storage.validation import Origin
 
 GOLDEN = Path(__file__).parent / "kafka_4_3_1" / "golden-0"
@@ -55,7 +56,7 @@ def open_golden(directory: Path, *, clean: bool) -> Log:
         recovery_point=1 << 40 if clean else 0,
         high_watermark=1 << 40,
         clean=clean,
-        producer_expiration_ms=1 << 62,
+        producers=ProducerSettings(expiration_ms=1 << 62),
     )
 
 

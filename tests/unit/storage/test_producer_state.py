@@ -9,7 +9,7 @@ from tests.unit.storage.worlds import DIRECTORY, NOW_MS, Machine, append, batch_
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
-from odradek.storage.producer_state import KeptBatch, Producers
+from odradek.storage.producer_state import KeptBatch, Producers, ProducerSettings
 from odradek.storage.txn_index import AbortedTxn
 
 MAX_SEQUENCE = (1 << 31) - 1
@@ -67,7 +67,7 @@ def test_epochs_fence(log: Log) -> None:
 
 
 def test_producers_expire() -> None:
-    log = open_log(Machine().disk, producer_expiration_ms=1000)
+    log = open_log(Machine().disk, producers=ProducerSettings(expiration_ms=1_000))
     produce(log, 0)
     produce(log, 0, producer=8, txn=True)
     assert log.producers.expire(NOW_MS + 999) == 0

@@ -8,7 +8,7 @@ from tests.unit.storage.worlds import NOW_MS, Machine, append, batch_of, open_lo
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.storage.log import AppendInfo, Log
-from odradek.storage.producer_state import Verification
+from odradek.storage.producer_state import ProducerSettings, Verification
 from odradek.storage.validation import Origin
 
 PRODUCER = 7
@@ -16,9 +16,7 @@ PRODUCER = 7
 
 @pytest.fixture
 def log() -> Log:
-    log = open_log(Machine().disk)
-    log.producers.verifies = True
-    return log
+    return open_log(Machine().disk, producers=ProducerSettings(verifies=True))
 
 
 def ask(log: Log, sequence: int = 0, *, epoch: int = 0, bumps: bool = False, now_ms: int = NOW_MS) -> Verification:
@@ -98,8 +96,7 @@ def test_a_newer_epoch_counts_anew(log: Log) -> None:
 def test_where_every_transaction_has_an_epoch_it_begins_with_sequence_0(log: Log) -> None:
     proof = ask(log, 4, bumps=True)
     assert refused(log, 4, proof) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    other = open_log(Machine().disk)
-    other.producers.verifies = True
+    other = open_log(Machine().disk, producers=ProducerSettings(verifies=True))
     write(other, 4, ask(other, 4))
 
 
@@ -137,8 +134,7 @@ def test_followers_ask_nobody(log: Log) -> None:
 
 
 def test_what_nobody_came_back_with_is_forgotten() -> None:
-    log = open_log(Machine().disk, producer_expiration_ms=1_000)
-    log.producers.verifies = True
+    log = open_log(Machine().disk, producers=ProducerSettings(expiration_ms=1_000, verifies=True))
     proof = ask(log)
     log.producers.expire(NOW_MS + 1_000)
     assert refused(log, 0, proof) is ErrorCode.INVALID_TXN_STATE

@@ -77,10 +77,6 @@ class WriteMarkers(Effect):
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
 
-    @property
-    def is_commit(self) -> bool:
-        return self.transaction.state is State.PREPARE_COMMIT
-
 
 class TransactionShard:
     """The coordinator's state behind one partition."""

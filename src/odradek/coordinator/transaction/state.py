@@ -112,6 +112,11 @@ class Transaction:
         """Whether its producer has had all the epochs that a client may have."""
         return self.producer_epoch >= LAST_USABLE_EPOCH
 
+    @property
+    def is_committing(self) -> bool:
+        """Of one that has ended, though not every partition knows yet."""
+        return self.state is State.PREPARE_COMMIT
+
     def is_timed_out(self, now_ms: int) -> bool:
         return self.state is State.ONGOING and self.start_ms + self.timeout_ms < now_ms
 

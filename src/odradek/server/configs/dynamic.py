@@ -60,7 +60,7 @@ _WITHOUT_EFFECT = {
         log.cleaner.min.cleanable.ratio""",
     ConfigType.STRING: "max.connections.per.ip.overrides",
     ConfigType.LIST: "metric.reporters",
-    ConfigType.BOOLEAN: "transaction.partition.verification.enable unclean.leader.election.enable",
+    ConfigType.BOOLEAN: "unclean.leader.election.enable",
 }
 
 ACCEPTED_WITHOUT_EFFECT = ConfigTable(

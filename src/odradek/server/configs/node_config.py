@@ -15,6 +15,7 @@ from odradek.security.principal import super_users
 from odradek.server.configs.settings import NODE_CONFIGS, ListenerSetting, NodeSettings, VoterSetting
 from odradek.server.configs.unsupported import NO_EFFECT, refuse_what_cannot_be_honoured, warnings_for
 from odradek.storage.config import LogConfig, broker_log_defaults
+from odradek.storage.producer_state import ProducerSettings
 
 __all__ = ["ListenerSetting", "NodeConfig", "VoterSetting", "load"]
 
@@ -65,6 +66,13 @@ class NodeConfig(NodeSettings):
     @property
     def is_controller(self) -> bool:
         return "controller" in self.process_roles
+
+    @property
+    def producer_settings(self) -> ProducerSettings:
+        """What every log of this node is told of its producers."""
+        return ProducerSettings(
+            expiration_ms=self.producer_id_expiration_ms, verifies=self.transaction_partition_verification_enable
+        )
 
     @property
     def broker_listeners(self) -> tuple[ListenerSetting, ...]:

@@ -423,6 +423,62 @@ class NodeSettings:
         HIGH,
     )
 
+    # Transactions
+    transactional_id_expiration_ms = Setting[int](
+        INT,
+        604_800_000,
+        "After how long without a transaction a transactional id is forgotten.",
+        Range(1),
+        HIGH,
+    )
+    transaction_max_timeout_ms = Setting[int](
+        INT, 900_000, "The longest timeout that a producer may give its transactions.", Range(1), HIGH
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = Setting[int](
+        INT, 10_000, "How often transactions are looked at for those whose time is over.", Range(1), LOW
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = Setting[int](
+        INT, 3_600_000, "How often transactional ids are looked at for those that nobody uses any more.", Range(1), LOW
+    )
+    transaction_partition_verification_enable = Setting[bool](
+        BOOLEAN,
+        True,
+        "Whether a leader asks the coordinator before a transaction begins in its partition (KIP-890).",
+        importance=LOW,
+        dynamic=True,
+    )
+    transaction_state_log_num_partitions = Setting[int](
+        INT, 50, "Partitions of `__transaction_state` when it is created.", Range(1), HIGH
+    )
+    transaction_state_log_replication_factor = Setting[int](
+        SHORT,
+        3,
+        "Replicas of `__transaction_state` when it is created; unless it is set, one will do for a node that is alone.",
+        Range(1),
+        HIGH,
+    )
+    transaction_state_log_min_isr = Setting[int](
+        INT,
+        2,
+        "`min.insync.replicas` of `__transaction_state` when it is created; unless it is set, 1 for a lone node.",
+        Range(1),
+        HIGH,
+    )
+    transaction_state_log_segment_bytes = Setting[int](
+        INT, 104_857_600, "Segment size of `__transaction_state` when it is created.", Range(1), HIGH
+    )
+    transaction_state_log_load_buffer_size = Setting[int](
+        INT, 5_242_880, "How much of `__transaction_state` is read at once, up to 256 KiB.", Range(1), HIGH
+    )
+    add_partitions_to_txn_retry_backoff_ms = Setting[int](
+        INT,
+        20,
+        "How long a broker waits before it asks a coordinator again about a partition of a transaction.",
+        Range(1),
+        HIGH,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms = Setting[int](INT, 100, "How long it asks at most.", Range(0), HIGH)
+
     # The cluster
     broker_heartbeat_interval_ms = Setting[int](
         INT, 2_000, "How often the broker tells the controller that it is alive.", Range(1)

@@ -85,7 +85,7 @@ _REFUSED_UNLESS: dict[str, tuple[tuple[str, ...], str]] = {
     "create.topic.policy.class.name": ((), "a policy written in Java cannot be run"),
     "alter.config.policy.class.name": ((), "a policy written in Java cannot be run"),
     "client.quota.callback.class": ((), "a quota callback written in Java cannot be run"),
-    "transaction.two.phase.commit.enable": (("false",), "transactions are not there yet"),
+    "transaction.two.phase.commit.enable": (("false",), "two-phase commit (KIP-939) is not there"),
 }
 
 
@@ -140,13 +140,6 @@ NO_EFFECT = _known(
             group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
             group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
             group.streams.num.standby.replicas group.streams.session.timeout.ms""",
-        "transactions are not there yet": """
-            add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-            transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-            transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-            transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-            transaction.state.log.replication.factor transaction.state.log.segment.bytes
-            transaction.two.phase.commit.enable transactional.id.expiration.ms""",
         "replicas are not moved between log directories yet": """
             alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
             replica.alter.log.dirs.io.max.bytes.per.second""",

@@ -32,6 +32,7 @@ from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.server.coordinators.shard_runner import Decide, ShardRunner
+    from odradek.storage.log import Transaction
 
 ShardT = TypeVar("ShardT", bound=Shard)
 
@@ -110,17 +111,24 @@ class Coordinator(ABC, Generic[ShardT]):
         """The shard of that key, if it is here; it may still be loading."""
         return self._runners.get(partition_for(key, self._partitions))
 
-    def runner_of(self, hosted: HostedPartition) -> ShardRunner[ShardT] | None:
-        """The shard behind a partition, through which goes whatever is appended to it."""
-        runner = self._runners.get(hosted.index)
-        return runner if runner is not None and runner.hosted is hosted else None
+    def runner_behind(self, hosted: HostedPartition) -> ShardRunner[ShardT] | None:
+        """The shard through which goes whatever is appended to a partition; None for those of other topics.
 
-    async def ask(self, key: str, decide: Decide[ShardT]) -> Any:
+        KafkaError where there has to be one and is none: leadership is on its way.
+        """
+        if hosted.topic != self.topic.name:
+            return None
+        runner = self._runners.get(hosted.index)
+        if runner is None or runner.hosted is not hosted:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return runner
+
+    async def ask(self, key: str, decide: Decide[ShardT], proof: Transaction = None) -> Any:
         """The answer of the key's coordinator; KafkaError if it refuses, is still loading or is elsewhere."""
         runner = self.runner(key)
         if runner is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return await runner.ask(decide)
+        return await runner.ask(decide, proof)
 
     async def ask_all(self, decide: Decide[ShardT]) -> list[Any]:
         """The answers of every shard here; one that has failed to load has nothing to say."""

@@ -25,28 +25,39 @@ class ProducerIds:
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
         self._ids = range(0)
-        self._next_block: asyncio.Task[range] | None = None
+        self._next_block: asyncio.Task[None] | None = None
 
     async def next(self) -> ProducerId:
         """An id that nobody had before; KafkaError if there is none to be had now."""
+        await self.at_hand()
+        return self.take()
+
+    async def at_hand(self) -> None:
+        """Come back when `take` has one; KafkaError if there is none to be had now."""
         while not self._ids:
-            if self._next_block is None or self._next_block.done():
-                self._next_block = asyncio.ensure_future(self._allocate())
-                self._next_block.add_done_callback(_look)
-            waited_for = self._next_block
-            block = await asyncio.shield(waited_for)
-            if waited_for is self._next_block:  # The first of those who waited for it; the others find ids there.
-                self._next_block = None
-                self._ids = block
+            await asyncio.shield(self._allocation())
+
+    def take(self) -> ProducerId:
+        """As `next`, for who cannot wait: KafkaError says to ask again where none is at hand, and one will be."""
+        if not self._ids:
+            self._allocation()
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand yet")
         first = self._ids[0]
         self._ids = self._ids[1:]
         return ProducerId(first)
+
+    def _allocation(self) -> asyncio.Task[None]:
+        """Of the next block; one for all who want ids meanwhile."""
+        if self._next_block is None or self._next_block.done():
+            self._next_block = asyncio.ensure_future(self._allocate())
+            self._next_block.add_done_callback(_look)
+        return self._next_block
 
     def close(self) -> None:
         if self._next_block is not None:
             self._next_block.cancel()
 
-    async def _allocate(self) -> range:
+    async def _allocate(self) -> None:
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         try:
             response: AllocateProducerIdsResponse = await self._channel.ask(request, timeout_ms=self._timeout_ms)
@@ -57,10 +68,10 @@ class ProducerIds:
             # The producer is to ask again: what the broker lacks is none of its doing.
             known = code is ErrorCode.KAFKA_STORAGE_ERROR
             raise KafkaError(code if known else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, code.name)
-        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+        self._ids = range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
 
-def _look(task: asyncio.Task[range]) -> None:
+def _look(task: asyncio.Task[None]) -> None:
     """At an outcome for which nobody may wait any more, lest the loop complain."""
     if not task.cancelled():
         task.exception()

@@ -179,8 +179,11 @@ class ShardRunner(Generic[ShardT]):
 
     # Requests.
 
-    def put(self, decide: Decide[ShardT]) -> Struct | Deferred[Any]:
-        """Decide, append, replay, answer; a deferred where the shard does not answer at once."""
+    def put(self, decide: Decide[ShardT], proof: Transaction = None) -> Struct | Deferred[Any]:
+        """Decide, append, replay, answer; a deferred where the shard does not answer at once.
+
+        The proof is for a decision that begins a transaction in this log.
+        """
         if self._gathered:
             self._write_gathered()
         if self.state is not ErrorCode.NONE:
@@ -196,15 +199,15 @@ class ShardRunner(Generic[ShardT]):
             except Exception as failure:
                 raise self._contain(failure) from failure
             if decision.records:
-                self._write(decision, now)
+                self._write(decision, now, proof)
             self._deliver(decision)
         finally:
             self._asking = None
         return self._parked.setdefault(ticket, Deferred()) if self._answer is None else self._answer
 
-    async def ask(self, decide: Decide[ShardT]) -> Any:
+    async def ask(self, decide: Decide[ShardT], proof: Transaction = None) -> Any:
         """As `put`, and waits."""
-        outcome = self.put(decide)
+        outcome = self.put(decide, proof)
         return await outcome if isinstance(outcome, Deferred) else outcome
 
     def gather(self, request: Gathered[ShardT]) -> Deferred[None] | None:
@@ -339,7 +342,7 @@ class ShardRunner(Generic[ShardT]):
             return False
         return bool(decision.records)
 
-    def _write(self, decision: CoordinatorDecision, now: Moment) -> None:
+    def _write(self, decision: CoordinatorDecision, now: Moment, proof: Transaction = None) -> None:
         """Append and replay. A refused append changes nothing, and is raised for the one who asked."""
         batch = encode_batch(
             decision.records,
@@ -348,7 +351,7 @@ class ShardRunner(Generic[ShardT]):
             producer=decision.producer,
         )
         try:
-            self._append(batch, now)
+            self._append(batch, now, proof)
         except KafkaError as refused:
             told = self.shard.refused(decision, client_error(refused.code), self._asking, now)
             assert not told.records, "a shard that could not write must not write more"

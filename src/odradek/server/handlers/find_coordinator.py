@@ -1,25 +1,29 @@
-"""FindCoordinator, versions 0 to 6: which broker coordinates a group; from 4 on for several at once.
+"""FindCoordinator, versions 0 to 6: which broker coordinates a group or a transactional id; from 4 on for several.
 
 The topic behind the coordinators is created when it is first asked for. Kafka answers COORDINATOR_NOT_AVAILABLE
 meanwhile and the client asks again; here the controller is at hand, so the answer waits for the topic.
-Not done yet: transactional ids (COORDINATOR_NOT_AVAILABLE, which clients report once they are tired of asking) and
-share partitions (INVALID_REQUEST, as a broker without share groups answers).
+Share partitions are answered with INVALID_REQUEST, as a broker without share groups does.
 """
 
 from __future__ import annotations
 
-from odradek.metadata.topic_names import GROUP_TOPIC
+from typing import Any, TypeAlias
+
+from odradek.metadata.image import Image
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
+from odradek.server.coordinators.coordinator import Coordinator as CoordinatorOf
 from odradek.server.handlers.context import Context
 from odradek.server.net.routes import Role, serves
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 _NOBODY, _NO_PORT = -1, -1
+
+AnyCoordinator: TypeAlias = CoordinatorOf[Any]
 
 
 @serves(ApiKey.FIND_COORDINATOR, on=Role.BROKER)
@@ -55,17 +59,20 @@ async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     protected = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION else ResourceType.GROUP
     require(ctx.caller, Operation.DESCRIBE, protected, key)
-    if key_type == TRANSACTION:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not served by this cluster")
-    if key_type != GROUP:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not served by this cluster")
     rooms = ctx.rooms
-    if GROUP_TOPIC not in rooms.image.topics.by_name:
-        await _create_topic(ctx)
+    coordinators: AnyCoordinator
+    if key_type == GROUP:
+        coordinators = rooms.groups
+    elif key_type == TRANSACTION:
+        coordinators = rooms.transactions
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not served by this cluster")
+    if coordinators.topic.name not in rooms.image.topics.by_name:
+        await _create_topic(coordinators, rooms.image)
     image = rooms.image
-    topic = image.topics.by_name.get(GROUP_TOPIC)
+    topic = image.topics.by_name.get(coordinators.topic.name)
     if topic is not None:
-        partition = topic.partitions[rooms.groups.partition_of(key)]
+        partition = topic.partitions[coordinators.partition_of(key)]
         broker = image.cluster.brokers.get(partition.leader)
         endpoint = None if broker is None or broker.fenced else broker.endpoint(ctx.caller.listener)
         if endpoint is not None:
@@ -75,8 +82,8 @@ async def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-async def _create_topic(ctx: Context) -> None:
+async def _create_topic(coordinators: AnyCoordinator, image: Image) -> None:
     try:
-        await ctx.rooms.groups.create_topic(ctx.rooms.image)
+        await coordinators.create_topic(image)
     except KafkaError as refused:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message) from refused

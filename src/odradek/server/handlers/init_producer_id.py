@@ -1,7 +1,7 @@
-"""InitProducerId, versions 0 to 5: a producer id that nobody had before, in epoch 0.
+"""InitProducerId, versions 0 to 5: a producer id that nobody had before, or the next epoch of a transactional id's.
 
-A producer without a transactional id always gets a new one, whatever id it had. Not done yet: transactions, so a
-transactional id is refused with UNSUPPORTED_VERSION, which clients treat as final.
+A producer without a transactional id always gets a new one, in epoch 0, whatever id it had. One with it fences all that
+had it before, and a transaction of theirs that is still open is aborted first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, In
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import allowed, allowed_somewhere
 from odradek.server.handlers.context import Context
+from odradek.server.handlers.transaction_codes import known_code
 from odradek.server.net.routes import Role, serves
+
+_FENCED_IS_KNOWN_SINCE = 4
 
 
 @serves(ApiKey.INIT_PRODUCER_ID, on=Role.BROKER)
@@ -27,13 +30,17 @@ async def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerId
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request.transactional_id == "":
         return _refusal(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refusal(ErrorCode.UNSUPPORTED_VERSION)
     try:
-        producer_id = await ctx.rooms.producer_ids.next()
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=await ctx.rooms.producer_ids.next(), producer_epoch=0)
+        await ctx.rooms.producer_ids.at_hand()
+        response: InitProducerIdResponse = await ctx.rooms.transactions.ask(
+            request.transactional_id, lambda shard, ticket, now: shard.init_producer_id(ticket, request, now)
+        )
     except KafkaError as refused:
         return _refusal(refused.code)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    response.error_code = known_code(response.error_code, ctx.api_version, since=_FENCED_IS_KNOWN_SINCE)
+    return response
 
 
 def _may_write(ctx: Context, transactional_id: str | None) -> bool:

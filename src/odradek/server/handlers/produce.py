@@ -2,11 +2,15 @@
 
 Each partition's batch is appended while it still lies in the receive buffer. acks=0 is not answered, and an error there
 closes the connection, which is all that such a client can notice. acks=1 is answered once appended, acks=all once every
-in-sync replica has it. Who asks the wrong node is told the right one (KIP-951). Not done yet: transactional batches.
+in-sync replica has it. Who asks the wrong node is told the right one (KIP-951).
+
+Before a transaction begins in a partition its coordinator is asked (KIP-890): up to version 11 whether the partition is
+part of it, from version 12 on to make it so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from odradek.ids import NO_OFFSET, Uuid
@@ -21,23 +25,46 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.protocol.records.batch import HEADER_SIZE
 from odradek.protocol.records.check import TakesLong
-from odradek.security.acl import Operation
-from odradek.server.access.authorizer import topic_check
+from odradek.security.acl import Operation, ResourceType
+from odradek.server.access.authorizer import allowed, topic_check
+from odradek.server.coordinators.verification import Proof, TransactionalProducer
 from odradek.server.handlers.cached_produce import cached_produce
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.fast_produce_one import fast_produce_one
 from odradek.server.handlers.leader_hints import LeaderHints
-from odradek.server.handlers.produce_answers import accepted, is_too_new, is_transactional, name_leaders, refused
+from odradek.server.handlers.produce_answers import (
+    accepted,
+    is_too_new,
+    is_transactional,
+    name_leaders,
+    producer_of,
+    refused,
+)
 from odradek.server.net.routes import Role, serves
 from odradek.server.partitions.acks import Acknowledgements, PendingAck
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.storage.log import AppendInfo
+from odradek.storage.producer_state import Verification
+from odradek.storage.validation import Examined
 
 ALL = -1
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
+
+ABORTABLE_VERSION = 11
+"""From which on clients know TRANSACTION_ABORTABLE."""
+ADDS_PARTITIONS_VERSION = 12
+"""From which on partitions need not be added to a transaction by its producer."""
+
+_ASK_AGAIN = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 
 @serves(
@@ -58,8 +85,8 @@ async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Non
         )
         for topic in _once_each(request.topic_data)
     ]
-    if appends.take_long:
-        await appends.append_those_that_take_long()
+    if appends.held_back:
+        await appends.append_held_back()
     for hosted, answer in appends.to_flush:
         try:
             await ctx.rooms.replicas.flush([hosted])
@@ -83,13 +110,15 @@ class _Appends:
     __slots__ = (
         "_acknowledgements",
         "_acks_all",
+        "_adds_partitions",
         "_by_id",
         "_ctx",
         "_may_write",
         "_now_ms",
         "_refusal",
+        "_transactional_id",
         "failed",
-        "take_long",
+        "held_back",
         "to_flush",
         "unacknowledged",
     )
@@ -98,14 +127,17 @@ class _Appends:
         self._ctx = ctx
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self._now_ms = ctx.now_ms
-        self._refusal = _refusal(request)
+        self._refusal = _refusal(ctx, request)
+        self._transactional_id = request.transactional_id or ""
+        self._adds_partitions = ctx.api_version >= ADDS_PARTITIONS_VERSION
         self._may_write = topic_check(ctx.caller, Operation.WRITE)
         self.failed: KafkaError | None = None
         self.to_flush: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
         self._acks_all = request.acks == ALL
         self._acknowledgements = Acknowledgements()
-        self.take_long: list[_LongLook] = []
+        self.held_back: list[_HeldBack] = []
+        """What has to wait before it is appended."""
 
     def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
         try:
@@ -130,13 +162,12 @@ class _Appends:
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                     f"Produce version {self._ctx.api_version} does not know zstd",
                 )
+            if self._begins_transaction(hosted, records):
+                return self._hold_back(hosted, part, records, begins_transaction=True)
             try:
                 info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
             except TakesLong:
-                # Copied, since the buffer it lies in is used again once something is awaited.
-                answer = PartitionProduceResponse(index=part.index, base_offset=NO_OFFSET)
-                self.take_long.append(_LongLook(hosted, bytes(records), answer))
-                return answer
+                return self._hold_back(hosted, part, records, takes_long=True)
         except KafkaError as error:
             self.failed = error
             return refused(part.index, error)
@@ -150,36 +181,92 @@ class _Appends:
         if self._acks_all and hosted.partition.leadership is not None:
             self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
 
-    async def append_those_that_take_long(self) -> None:
-        """A worker looks into them first; meanwhile the connection begins nothing else, so that order holds."""
+    def _begins_transaction(self, hosted: HostedPartition, batch: memoryview) -> bool:
+        """Whether the coordinator has to be asked before the batch is appended."""
+        if not is_transactional(batch) or len(batch) < HEADER_SIZE or not hosted.partition.is_leader:
+            return False
+        producers = hosted.partition.log.producers
+        if not (producers.settings.verifies or self._adds_partitions):
+            return False
+        producer_id, producer_epoch, _ = producer_of(batch)
+        return not producers.is_open(producer_id, producer_epoch)
+
+    def _hold_back(
+        self,
+        hosted: HostedPartition,
+        part: PartitionProduceData,
+        batch: memoryview,
+        *,
+        takes_long: bool = False,
+        begins_transaction: bool = False,
+    ) -> PartitionProduceResponse:
+        """Copied, since the buffer it lies in is used again once something is awaited."""
+        answer = PartitionProduceResponse(index=part.index, base_offset=NO_OFFSET)
+        self.held_back.append(
+            _HeldBack(hosted, bytes(batch), answer, takes_long=takes_long, begins_transaction=begins_transaction)
+        )
+        return answer
+
+    async def append_held_back(self) -> None:
+        """Meanwhile the connection begins nothing else, so that order holds."""
         connection = self._ctx.listener.connections[self._ctx.caller.connection_id]
         connection.hold()
         try:
-            for look in self.take_long:
-                await self._append_after_a_long_look(look)
+            proofs = await self._ask_coordinator()
+            for held in self.held_back:
+                proof = proofs.get(held.hosted) if held.begins_transaction else None
+                if isinstance(proof, KafkaError):
+                    self._refuse(held, _unverified(proof, self._ctx.api_version))
+                else:
+                    await self._append_copied(held, proof)
         finally:
             connection.go_on()
 
-    async def _append_after_a_long_look(self, look: _LongLook) -> None:
-        rooms, hosted = self._ctx.rooms, look.hosted
+    async def _ask_coordinator(self) -> Mapping[HostedPartition, Proof]:
+        """Of the transaction that begins in some of the partitions."""
+        beginning = [held for held in self.held_back if held.begins_transaction]
+        if not beginning:
+            return {}
+        producer_id, producer_epoch, _ = producer_of(beginning[0].batch)
+        return await self._ctx.rooms.verifier.prove(
+            TransactionalProducer(self._transactional_id, producer_id, producer_epoch),
+            {held.hosted: producer_of(held.batch)[2] for held in beginning},
+            adds_partitions=self._adds_partitions,
+        )
+
+    async def _append_copied(self, held: _HeldBack, proof: Verification | None) -> None:
+        """After a worker has looked into it, if that takes long."""
+        rooms, hosted = self._ctx.rooms, held.hosted
+        examined: Examined | None = None
         while True:
-            batch = memoryview(bytearray(look.batch))
+            batch = memoryview(bytearray(held.batch))
             now_ms = self._ctx.now_ms
-            log = hosted.partition.log
             try:
-                examined = await rooms.world.workers.run(partial(log.examine, batch, now_ms))
-                if rooms.replicas.find_by_id(hosted.topic_id, hosted.index) is not hosted:
+                if held.takes_long:
+                    examined = await rooms.world.workers.run(partial(hosted.partition.log.examine, batch, now_ms))
+                if not rooms.replicas.hosts(hosted):
                     raise KafkaError(rooms.replicas.why_missing(hosted.topic_id, hosted.index))
-                info = rooms.replicas.append(hosted, batch, now_ms=now_ms, acks_all=self._acks_all, examined=examined)
-            except TakesLong:
-                continue  # The topic's settings are others by now.
+                info = rooms.replicas.append(
+                    hosted,
+                    batch,
+                    now_ms=now_ms,
+                    acks_all=self._acks_all,
+                    examined=examined,
+                    transaction=proof,
+                )
+            except TakesLong:  # It was not looked into yet, or the topic's settings are others by now.
+                held.takes_long = True
+                continue
             except KafkaError as error:
-                self.failed = error
-                _tell(look.answer, refused(look.answer.index, error))
+                self._refuse(held, error)
             else:
-                _tell(look.answer, accepted(look.answer.index, info))
-                self._appended(hosted, info, look.answer)
+                _tell(held.answer, accepted(held.answer.index, info))
+                self._appended(hosted, info, held.answer)
             return
+
+    def _refuse(self, held: _HeldBack, error: KafkaError) -> None:
+        self.failed = error
+        _tell(held.answer, refused(held.answer.index, error))
 
     def _missing(self, topic: str | Uuid, part: PartitionProduceData) -> KafkaError:
         replicas = self._ctx.rooms.replicas
@@ -208,15 +295,25 @@ def _once_each(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     ]
 
 
-class _LongLook:
+class _HeldBack:
     """A batch that was not appended yet, and where its answer goes."""
 
-    __slots__ = ("answer", "batch", "hosted")
+    __slots__ = ("answer", "batch", "begins_transaction", "hosted", "takes_long")
 
-    def __init__(self, hosted: HostedPartition, batch: bytes, answer: PartitionProduceResponse) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        batch: bytes,
+        answer: PartitionProduceResponse,
+        *,
+        takes_long: bool,
+        begins_transaction: bool,
+    ) -> None:
         self.hosted = hosted
         self.batch = batch
         self.answer = answer
+        self.takes_long = takes_long
+        self.begins_transaction = begins_transaction
 
 
 def _tell(answer: PartitionProduceResponse, told: PartitionProduceResponse) -> None:
@@ -227,16 +324,40 @@ def _tell(answer: PartitionProduceResponse, told: PartitionProduceResponse) -> N
     answer.log_append_time_ms = told.log_append_time_ms
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if request.transactional_id is not None:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this node")
-    if any(
-        isinstance(part.records, memoryview) and is_transactional(part.records)
+def _refusal(ctx: Context, request: ProduceRequest) -> KafkaError | None:
+    """Why none of it can be appended."""
+    transactional = [
+        part.records
         for topic in request.topic_data
         for part in topic.partition_data
-    ):
-        # Nobody would ever end such a transaction, and readers of committed records would wait for it forever.
-        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if isinstance(part.records, memoryview) and is_transactional(part.records)
+    ]
+    if transactional:
+        transactional_id = request.transactional_id
+        if transactional_id is None or not allowed(
+            ctx.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if len({producer_of(batch)[:2] for batch in transactional if len(batch) >= HEADER_SIZE}) > 1:
+            return KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+            )
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     return None
+
+
+def _unverified(refused: KafkaError, version: int) -> KafkaError:
+    """Why a transaction may not begin, as clients of each version know to go on."""
+    code = refused.code
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, "Partition was not added to the transaction")
+    if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_VERSION):
+        # Of the codes that let old clients try again the one that does not make them look for another leader.
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import TypeAlias
 
 from odradek.ids import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Uuid
@@ -33,6 +34,8 @@ Outcome: TypeAlias = AppendInfo | KafkaError
 
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _MAGIC_POSITION = 16
+_PRODUCER = Struct(">qhi")
+_PRODUCER_POSITION = 43
 ZSTD_VERSION = 7
 _LEADER_VERSION = 10
 _TOPIC_ID_VERSION = 13
@@ -49,6 +52,12 @@ class Unacknowledged(KafkaError):
 def is_transactional(batch: memoryview) -> bool:
     """Whether a batch says that it belongs to a transaction."""
     return len(batch) > _LOW_ATTRIBUTES and batch[_LOW_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+
+
+def producer_of(batch: memoryview | bytes) -> tuple[int, int, int]:
+    """Its id, its epoch and the batch's first sequence, of a batch that has a header."""
+    producer_id, producer_epoch, first_sequence = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
+    return producer_id, producer_epoch, first_sequence
 
 
 def takes_unpacking(batch: memoryview) -> bool:

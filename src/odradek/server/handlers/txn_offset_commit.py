@@ -1,11 +1,13 @@
 """TxnOffsetCommit, versions 0 to 5: a group's offsets, which count once a producer's transaction is committed.
 
 They are checked as OffsetCommit's are, and written to the same log as a batch of that transaction; the member may say
-who it is from version 3 on (KIP-447). The marker that ends the transaction makes them real or forgets them.
+who it is from version 3 on (KIP-447). The marker that ends the transaction makes them real or forgets them. From
+version 5 on the log becomes part of the transaction here (KIP-890); before, AddOffsetsToTxn has to have done that.
 """
 
 from __future__ import annotations
 
+from odradek.ids import NO_SEQUENCE
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
@@ -22,11 +24,23 @@ from odradek.protocol.messages.txn_offset_commit import (
 )
 from odradek.security.acl import Operation, ResourceType
 from odradek.server.access.authorizer import require
+from odradek.server.coordinators.verification import TransactionalProducer
 from odradek.server.handlers.context import Context
 from odradek.server.handlers.offset_commit import merge_topics, refused_topic, sort_topics
 from odradek.server.net.routes import Role, serves
+from odradek.storage.producer_state import Verification
 
 _LOADING_IS_KNOWN_SINCE = 2
+_ABORTABLE_IS_KNOWN_SINCE = 4
+_ADDS_PARTITIONS_SINCE = 5
+
+_COORDINATOR_IS_AWAY = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""That of the transaction."""
 
 
 @serves(ApiKey.TXN_OFFSET_COMMIT, on=Role.BROKER)
@@ -54,12 +68,42 @@ async def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetComm
         if not topics and refused:
             return _answer(refused)
         response: OffsetCommitResponse = await ctx.rooms.groups.ask(
-            request.group_id, lambda shard, ticket, now: shard.commit_in_transaction(ticket, request, topics, now)
+            request.group_id,
+            lambda shard, ticket, now: shard.commit_in_transaction(ticket, request, topics, now),
+            await _proof_of_transaction(ctx, request),
         )
     except KafkaError as error:
         code = _known(error.code, ctx.api_version)
         return _answer(merge_topics(refused, [refused_topic(topic, topic.partitions, code) for topic in topics]))
     return _answer(merge_topics(refused, response.topics))
+
+
+async def _proof_of_transaction(ctx: Context, request: TxnOffsetCommitRequest) -> Verification | None:
+    """That the transaction may write to the group's log, if it has not begun there; KafkaError if it may not."""
+    runner = ctx.rooms.groups.runner(request.group_id)
+    adds_partitions = ctx.api_version >= _ADDS_PARTITIONS_SINCE
+    if runner is None or not runner.hosted.partition.is_leader:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    hosted = runner.hosted
+    if not (adds_partitions or hosted.partition.log.producers.settings.verifies):
+        return None
+    producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch)
+    proofs = await ctx.rooms.verifier.prove(producer, {hosted: NO_SEQUENCE}, adds_partitions=adds_partitions)
+    proof = proofs[hosted]
+    if isinstance(proof, KafkaError):
+        raise KafkaError(_told_of_transaction(proof.code, ctx.api_version))
+    return proof
+
+
+def _told_of_transaction(code: ErrorCode, version: int) -> ErrorCode:
+    """What stands against it, as clients of each version know to go on."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_IS_KNOWN_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    waits = code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_SINCE
+    if waits or code in _COORDINATOR_IS_AWAY:
+        # Not of the group's own coordinator, for which clients would look anew.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return code
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:

@@ -41,6 +41,8 @@ class Served:
 
 
 SERVED = (
+    Served("add_offsets_to_txn", ApiKey.ADD_OFFSETS_TO_TXN, BROKER, 0, 4),
+    Served("add_partitions_to_txn", ApiKey.ADD_PARTITIONS_TO_TXN, BROKER, 0, 5),
     Served("add_raft_voter", ApiKey.ADD_RAFT_VOTER, EVERYWHERE, 0, 1),
     Served("allocate_producer_ids", ApiKey.ALLOCATE_PRODUCER_IDS, CONTROLLER, 0, 0),
     Served("alter_client_quotas", ApiKey.ALTER_CLIENT_QUOTAS, EVERYWHERE, 0, 1),
@@ -75,6 +77,7 @@ SERVED = (
     Served("describe_user_scram_credentials", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, BROKER, 0, 0),
     Served("elect_leaders", ApiKey.ELECT_LEADERS, EVERYWHERE, 0, 2),
     Served("end_quorum_epoch", ApiKey.END_QUORUM_EPOCH, CONTROLLER, 0, 1),
+    Served("end_txn", ApiKey.END_TXN, BROKER, 0, 5),
     Served("envelope", ApiKey.ENVELOPE, CONTROLLER, 0, 0),
     Served("fetch", ApiKey.FETCH, BROKER, 4, 18),
     Served("fetch_metadata_log", ApiKey.FETCH, CONTROLLER, 4, 18),
@@ -102,6 +105,7 @@ SERVED = (
     Served("update_features", ApiKey.UPDATE_FEATURES, EVERYWHERE, 0, 2),
     Served("update_raft_voter", ApiKey.UPDATE_RAFT_VOTER, CONTROLLER, 0, 0),
     Served("vote", ApiKey.VOTE, CONTROLLER, 0, 2),
+    Served("write_txn_markers", ApiKey.WRITE_TXN_MARKERS, BROKER, 1, 2),
 )
 
 

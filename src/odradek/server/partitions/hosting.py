@@ -106,12 +106,13 @@ class Hosting:
 
     def apply_broker_config(self) -> None:
         """The defaults of topics may be others now."""
+        producers = self._config.producer_settings
         for directory in self.replicas.directories:
-            directory.producer_expiration_ms = self._config.producer_id_expiration_ms
+            directory.producers = producers
         for topic in self.replicas.topics:
             self.apply_topic_config(topic)
             for hosted in self.replicas.of_topic(topic):
-                hosted.partition.log.producers.expiration_ms = self._config.producer_id_expiration_ms
+                hosted.partition.log.producers.settings = producers
 
     def set_aside_strays(self) -> None:
         """Partitions on disk that the cluster does not know here were deleted while this node was away."""

@@ -70,8 +70,6 @@ def test_the_file_that_kafka_ships_loads_as_it_is() -> None:
         "buffers and back-pressure are sized by the node itself.",
         "share.coordinator.state.topic.replication.factor, share.coordinator.state.topic.min.isr have no effect: "
         "share groups are not there yet.",
-        "transaction.state.log.replication.factor, transaction.state.log.min.isr have no effect: "
-        "transactions are not there yet.",
     )
 
 

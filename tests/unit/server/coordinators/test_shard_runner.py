@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 from tests.unit.server.group_clients import give_a_follower
 from tests.unit.server.rig import Rig
+from tests.unit.server.transactions import UNVERIFIED
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
 from odradek.coordinator.shard import (
@@ -131,7 +132,7 @@ async def toys_of(rig: Rig) -> Toys:
 
 
 def on_a_node(test: Callable[[Rig], Awaitable[None]]) -> None:
-    rig = Rig()
+    rig = Rig(properties=UNVERIFIED)
     rig.run(lambda: test(rig))  # type: ignore[arg-type, return-value]
 
 
@@ -142,7 +143,7 @@ def test_a_lone_node_makes_the_topic_with_what_the_coordinator_wants_and_as_many
         assert [len(partition.replicas) for partition in topic.partitions] == [1, 1]
         assert toys.of("a").hosted.partition.log.config.segment_bytes == 2_000_000
         assert toys.of("a").hosted.index == toys.partition_of("a")
-        assert toys.runner_of(toys.of("a").hosted) is toys.of("a")
+        assert toys.runner_behind(toys.of("a").hosted) is toys.of("a")
         assert toys.of("a").shard.image is not None
 
     on_a_node(run)

@@ -41,6 +41,22 @@ def test_the_only_broker_coordinates_every_group(version: int) -> None:
     }
 
 
+@pytest.mark.parametrize("version", [1, 3, 6])
+def test_and_every_transactional_id(version: int) -> None:
+    request = FindCoordinatorRequest(key="x", key_type=TRANSACTION, coordinator_keys=["x"])
+    rig, response = ask(version, request, transaction_state_log_num_partitions="4")
+    found = response if version < 4 else response.coordinators[0]
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "node", 9092)
+    assert len(rig.node.rooms.image.topics.by_name["__transaction_state"].partitions) == 4
+    assert rig.node.rooms.image.configs.of(2, "__transaction_state") == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def test_many_ask_at_once_and_the_topic_is_made_once() -> None:
     rig = Rig(properties=QUICK)
 
@@ -75,7 +91,6 @@ def test_a_node_of_a_cluster_waits_for_enough_others() -> None:
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (TRANSACTION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (SHARE, ErrorCode.INVALID_REQUEST),
         (77, ErrorCode.INVALID_REQUEST),
     ],

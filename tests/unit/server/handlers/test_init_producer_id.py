@@ -41,7 +41,6 @@ def test_an_id_without_its_epoch(producer_id: int, producer_epoch: int) -> None:
     assert ask(4, producer_id=producer_id, producer_epoch=producer_epoch) == [refused] * 2
 
 
-def test_transactions_are_refused_for_good() -> None:
-    assert ask(5, transactional_id="mine") == [(ErrorCode.UNSUPPORTED_VERSION, -1, -1)] * 2
-    assert not ErrorCode.UNSUPPORTED_VERSION.retriable
+def test_a_transactional_id_is_asked_of_its_coordinator_alone() -> None:
+    assert ask(5, transactional_id="mine") == [(ErrorCode.NOT_COORDINATOR, -1, -1)] * 2, "nobody asked who it is"
     assert ask(5, transactional_id="") == [(ErrorCode.INVALID_REQUEST, -1, -1)] * 2

@@ -10,11 +10,16 @@ import pytest
 from tests.unit.server.asking import deletion
 from tests.unit.server.group_clients import QUICK, commit, committed, node_with_topic, stable_member
 from tests.unit.server.rig import Client, Rig
+from tests.unit.server.transactions import UNVERIFIED
 
 from odradek.coordinator.shard import ProducerKey
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -92,18 +97,60 @@ async def restarted(rig: Rig) -> Client:
     return rig.connect()
 
 
+async def begun_at(client: Client, group_id: str, *, adds_offsets: bool) -> ProducerKey:
+    """The producer of `tx`, after it has said that it will commit the group's offsets, if that is left to it."""
+    await client.ask(FindCoordinatorRequest(key="tx", key_type=1), 3)
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+    response = await client.ask(request, 4)
+    while response.error_code:  # The coordinator is loading.
+        await asyncio.sleep(0.1)
+        response = await client.ask(request, 4)
+    key = ProducerKey(response.producer_id, response.producer_epoch)
+    if adds_offsets:
+        adding = AddOffsetsToTxnRequest(
+            transactional_id="tx", producer_id=key.producer_id, producer_epoch=key.producer_epoch, group_id=group_id
+        )
+        assert (await client.ask(adding, 3)).error_code == 0
+    return key
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_of_a_transaction_count_once_it_is_committed(version: int) -> None:
+    """With the real coordinator of the transaction, who is asked before the offsets are written."""
     rig = Rig(properties=QUICK)
 
     async def run() -> None:
         client = await node_with_topic(rig)
         await client.ask(commit("g", "t", {0: 1, 1: 2}), 9)
-        response = await client.ask(commit_in_transaction({0: 5, 2: 6, 3: 1}), version)
+        key = await begun_at(client, "g", adds_offsets=version < 5)
+        producer = {"producer_id": key.producer_id, "producer_epoch": key.producer_epoch}
+        response = await client.ask(commit_in_transaction({0: 5, 2: 6, 3: 1}, **producer), version)
         assert codes(response) == {("t", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("t", 0): 0, ("t", 2): 0}
         assert await committed(client) == {0: 1, 1: 2}
-        end(rig, committed=True)
+        ended = await client.ask(
+            EndTxnRequest(transactional_id="tx", committed=True, **producer), 5 if version == 5 else 4
+        )
+        assert ended.error_code == 0
+        await asyncio.sleep(1)
         assert await committed(client) == {0: 5, 1: 2, 2: 6}
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_that_were_not_added_to_the_transaction_are_refused(version: int) -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {0: 1}), 9)
+        key = await begun_at(client, "g", adds_offsets=False)
+        producer = {"producer_id": key.producer_id, "producer_epoch": key.producer_epoch}
+        told = await committing(client, {0: 5}, version, **producer)
+        assert told == (ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE)
+        stranger = await committing(client, {0: 5}, version, producer_id=key.producer_id + 1, producer_epoch=0)
+        assert stranger == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await stable(client) == {0: 1, 1: -1, 2: -1}
 
     rig.run(run)
 
@@ -113,7 +160,7 @@ def test_offsets_of_a_transaction_count_once_it_is_committed(version: int) -> No
 def test_who_requires_stable_offsets_waits_for_the_end_also_of_a_coordinator_that_was_loaded(
     ends: str, moved: bool
 ) -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -140,7 +187,7 @@ def test_who_requires_stable_offsets_waits_for_the_end_also_of_a_coordinator_tha
 
 
 def test_a_member_is_checked_where_it_says_who_it_is() -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -160,7 +207,7 @@ def test_a_member_is_checked_where_it_says_who_it_is() -> None:
 
 
 def test_a_member_of_a_consumer_group_is_checked_by_its_epoch_which_producers_take_for_a_generation() -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -179,7 +226,7 @@ def test_a_member_of_a_consumer_group_is_checked_by_its_epoch_which_producers_ta
 
 
 def test_what_is_refused_is_not_written() -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -199,7 +246,7 @@ def test_what_is_refused_is_not_written() -> None:
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
 def test_old_producers_are_not_told_that_a_coordinator_is_loading(version: int, code: ErrorCode) -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -217,7 +264,7 @@ def test_old_producers_are_not_told_that_a_coordinator_is_loading(version: int, 
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("way", ["offsets", "group", "topic"])
 def test_what_is_deleted_meanwhile_does_not_come_back_with_the_commit(way: str, moved: bool) -> None:
-    rig = Rig(properties=QUICK)
+    rig = Rig(properties=QUICK | UNVERIFIED)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -248,7 +295,7 @@ def test_what_is_deleted_meanwhile_does_not_come_back_with_the_commit(way: str, 
 
 def test_a_group_with_an_open_transaction_does_not_expire_nor_do_offsets_that_it_may_set() -> None:
     quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
-    rig = Rig(properties=QUICK | quick)
+    rig = Rig(properties=QUICK | UNVERIFIED | quick)
 
     async def run() -> None:
         client = await node_with_topic(rig)

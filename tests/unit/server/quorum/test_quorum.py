@@ -41,7 +41,7 @@ def test_a_new_log_begins_with_the_bootstrap() -> None:
     image = machine.boot()
     assert image.features.metadata_version == 30
     assert [broker.fenced for broker in image.cluster.brokers.values()] == [False]
-    assert image.cluster.brokers[ME.node_id].broker_epoch == 8  # LeaderChange, 6 of the bootstrap, the controller.
+    assert image.cluster.brokers[ME.node_id].broker_epoch == 9  # LeaderChange, 7 of the bootstrap, the controller.
     assert epoch_in_file(machine) == machine.quorum.epoch == 1
 
 
