@@ -106,6 +106,8 @@ def test_json_that_columns_cannot_hold(spark: SparkSession) -> None:
         b'{"at": 1763208000}': "the field at is a number where a timestamp is declared",
         b'{"at": "2026-11-15T12:00:00.123456789Z"}': "the field at is more precise than microseconds",
         b'{"local": "2026-11-15T12:00:00.1234567"}': "the field local is more precise than microseconds",
+        b'{"at": "12:30:00"}': "the field at has no date",
+        b'{"more": [{"at": "T12:30:00Z"}]}': "the field more.at has no date",
         b'{"b": 200}': "the field b does not fit tinyint",
         b'{"n": 3000000000}': "the field n is no int",
         b'{"x": 1e400}': "the field x does not fit double",
@@ -182,6 +184,35 @@ def test_numbers_that_are_moments(spark: SparkSession) -> None:
         "1969-12-31 23:59:58.999999", "is more precise than microseconds", "is no timestamp", "is no timestamp"
     ]  # fmt: skip
     assert read("us", b'{"at": 253402300800000000}') == ["is no timestamp"]
+
+
+def test_times_that_clocks_skip(spark: SparkSession) -> None:
+    values = {
+        b'{"at": "2026-03-29T02:30:00"}': "the field at is a time that clocks skip in Europe/Berlin",
+        b'{"more": [{"at": " 2026-03-29 02:00"}]}': "the field more.at is a time that clocks skip in Europe/Berlin",
+        b'{"at": "2026-03-29T01:59:59.999999"}': None,
+        b'{"at": "2026-03-29T03:00:00"}': None,
+        b'{"at": "2026-03-29T02:30:00Z"}': None,
+        b'{"at": "2026-03-29T02:30:00+01:00"}': None,
+        b'{"at": "2026-10-25T02:30:00"}': None,
+        b'{"at": "2026-10-25T02:30:00+01:00"}': None,
+        b'{"at": "2026-03-29", "local": "2026-03-29T02:30:00"}': None,
+    }
+    fields = "at timestamp, local timestamp_ntz, more array<struct<at: timestamp>>"
+    frame = records(spark, *values)
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "Europe/Berlin")
+    try:
+        for schema in (schemas.json(fields), schemas.json(fields, epoch="ms")):
+            assert dict(zip(values, reasons(frame, schema), strict=True)) == values
+        plain = schemas.json(fields)
+        held = schemas.parsed(frame, plain, key=schemas.text(), key_required=False, tombstones="keep")
+        twice = held.where("_offset IN (6, 7)").orderBy("_offset").selectExpr("unix_seconds(at) AS at").collect()
+    finally:
+        spark.conf.set(zone, str(before))
+    assert [row.at for row in twice] == [1792888200, 1792891800], "of an hour that comes twice, the first one"
+    assert reasons(frame, plain) == [None] * len(values), "in UTC all of them are"
 
 
 def test_keys_and_text(spark: SparkSession) -> None:

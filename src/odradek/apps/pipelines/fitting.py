@@ -1,9 +1,10 @@
 """Whether JSON means exactly what its columns will say: Spark rounds, cuts and wraps where a value does not fit.
 
 Spark's `from_json` reads one object and ignores what is behind it, rounds 1.005 into decimal(10,2), takes a number for
-seconds where a timestamp is declared, cuts what is finer than microseconds, makes -56 of 200 in a tinyint, and infinity
-of 1e400. So a value is looked at a second time, only at the fields of such types and as they were written (variants),
-together with a mark behind it, which is found where it was put only if nothing else is there.
+seconds where a timestamp is declared, cuts what is finer than microseconds, takes a time of day for one of today, and
+makes -56 of 200 in a tinyint, and infinity of 1e400. So a value is looked at a second time, only at the fields of such
+types and as they were written (variants), together with a mark behind it, which is found where it was put only if
+nothing else is there.
 """
 
 from __future__ import annotations
@@ -153,12 +154,28 @@ def _not_as_written(seen: Column, kind: DataType, path: str, *, epoch: str | Non
     of_text = F.when(text.rlike(r"\.[0-9]{6}0*[1-9]"), finer)
     if not isinstance(kind, TimestampType):
         return of_text
+    # To Spark a time of day is one of the day on which it is read, which is another one when a batch is done again.
+    of_text = F.when(text.rlike(r"^\s*T?[0-9]+:"), F.lit(f"the field {path} has no date")).otherwise(of_text)
+    of_text = F.coalesce(of_text, _skipped_by_clocks(text, path))
     if epoch is None:
         number = F.lit(f"the field {path} is a number where a timestamp is declared")
         return F.when(text.isNull(), None).when(is_text, of_text).otherwise(number)
     wrong = F.when(_moment(seen, epoch).isNull(), F.lit(f"the field {path} is no timestamp"))
     of_number = F.when(~text.rlike(_with_digits(EPOCHS[epoch].digits)), finer)
     return F.when(text.isNotNull(), F.coalesce(wrong, F.when(is_text, of_text).otherwise(of_number)))
+
+
+def _skipped_by_clocks(text: Column, path: str) -> Column:
+    """Why a local time is none in the session's zone, or null: in spring Spark takes 02:30 for 03:30.
+
+    Where the zone is UTC, as it is unless somebody says otherwise, nothing of this is left in the plan.
+    """
+    from pyspark.sql import functions as F
+
+    local = r"^\s*[+-]?[0-9]+-[0-9]+-[0-9]+[T ][0-9:.]+\s*$"
+    moved = text.try_cast("timestamp").cast("timestamp_ntz") != text.try_cast("timestamp_ntz")
+    told = F.concat(F.lit(f"the field {path} is a time that clocks skip in "), F.current_timezone())
+    return F.when((F.current_timezone() != "UTC") & text.rlike(local) & moved, told)
 
 
 def _infinite(column: Column, kind: DataType, path: str) -> Column:

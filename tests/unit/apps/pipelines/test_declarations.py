@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,19 @@ def test_where_a_source_begins() -> None:
     assert sources.stream_options(sources.topic(pattern="t.*"), "host:1")["subscribePattern"] == "t.*"
     assert sources.topic(pattern="t.*").reads("tea")
     assert not sources.topic(pattern="t.*").reads("coffee")
+
+
+def test_a_moment_without_a_zone_is_one_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        first_of_two = sources.topic("t", starting="2026-10-25T02:30:00").starting
+        winter = sources.topic("t", starting="2026-12-01T00:00:00").starting
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert first_of_two == sources.topic("t", starting="2026-10-25T00:30:00Z").starting, "nothing is passed over"
+    assert winter == sources.topic("t", starting="2026-11-30T23:00:00Z").starting
 
 
 def from_file(directory: Path, text: str, name: str) -> Pipeline:
