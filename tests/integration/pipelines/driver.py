@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from odradek.apps.pipelines.session import BRIEF_JVM
@@ -32,11 +33,14 @@ class Driver:
         return sum(each.name.isdecimal() for each in (self.checkpoint / "sink-lake" / "commits").glob("*"))
 
     def wait_for_batches(self, count: int) -> None:
+        self.wait_until(lambda: self.finished() >= count)
+
+    def wait_until(self, met: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while self.finished() < count:
+        while not met():
             assert self.process.poll() is None, self.told()
             assert time.monotonic() < deadline, f"{self.finished()} batches after {PATIENCE_S} s:\n{self.told()}"
-            time.sleep(0.05)
+            time.sleep(0.005)
 
     def executors(self) -> list[int]:
         """Processes of the group that run tasks."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.pipelines.driver import Driver
 
 from odradek.apps.pipelines.agreement import OWNER
 from odradek.apps.pipelines.compaction import WORK, compact, read_log, small_files
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 
 Load = Callable[[Path], Trial]
 Written = Callable[[str], Path]
+GATHERING = "spark.sql.streaming.fileSink.log.compactInterval"
 GATHERED_EVERY = 3
+TIMES_KILLED = 4
 PER_BATCH = 10
 
 PIPELINE = f"""
@@ -58,10 +63,9 @@ class Killer:
 @pytest.fixture
 def gathering(spark: SparkSession) -> Iterator[None]:
     """Spark gathers its log every third batch instead of every tenth: the same code, sooner."""
-    name = "spark.sql.streaming.fileSink.log.compactInterval"
-    spark.conf.set(name, str(GATHERED_EVERY))
+    spark.conf.set(GATHERING, str(GATHERED_EVERY))
     yield
-    spark.conf.unset(name)
+    spark.conf.unset(GATHERING)
 
 
 def rows(trial: Trial) -> Counter[tuple[object, ...]]:
@@ -127,6 +131,41 @@ def test_a_run_tidies_up(pipeline: Load, written: Written, gathering: None, tmp_
     assert any(name.rpartition("/")[2].startswith("part-compacted-") for name in data_files(tmp_path / "lake"))
     assert small_files(read_log(tmp_path / "lake")) == 0
     assert numbers(trial) == expected(4 * PER_BATCH)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_is_killed_while_it_tidies_up(pipeline: Load, written: Written, tmp_path: Path) -> None:
+    """With kill -9, again and again, with batches still to come: its lake is exact all the same, and gets tidy."""
+    file, lake = written(PIPELINE.format(", compact_after=4")), tmp_path / "lake"
+    trial, draw = pipeline(file), random.Random(int(os.environ.get("ODRADEK_KILL_SEED", "7")))
+    count = 60 * PER_BATCH
+    trial.send("numbers", *({"n": n} for n in range(count)))
+    options = ("--bootstrap", trial.bootstrap, "--quiet", "--conf", f"{GATHERING}={GATHERED_EVERY}")
+
+    def begun() -> set[str]:
+        return {each.name for each in (lake / WORK).glob("*") if each.is_dir()}
+
+    for _ in range(TIMES_KILLED):
+        before = begun()
+        driver = Driver(file, tmp_path, *options)
+        try:
+            driver.wait_until(lambda before=before: not begun() <= before)  # type: ignore[misc]
+            time.sleep(draw.random())
+        finally:
+            driver.kill()
+        assert set(numbers(trial).values()) == {1}
+    assert len(numbers(trial)) < count, "it was killed on the way"
+    driver = Driver(file, tmp_path, *options, "--available-now")
+    assert driver.wait() == 0, driver.told()
+    assert numbers(trial) == expected(count)
+    assert sum(trial.committed().values()) == count
+    assert small_files(read_log(lake)) < 4
+    compact(trial.spark, lake, keep_s=0.0)
+    listed = {each["path"].rpartition("/")[2] for part in read_log(lake).entries() for each in part}
+    there = {each.rpartition("/")[2] for each in data_files(lake)}
+    assert {each for each in there if each.startswith("part-compacted-")} <= listed <= there
+    assert numbers(trial) == expected(count)
 
 
 def test_a_lake_of_another_checkpoint_is_not_written_to(pipeline: Load, written: Written, tmp_path: Path) -> None:

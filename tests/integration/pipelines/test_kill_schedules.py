@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.clusters import Cluster, new_cluster
-from tests.integration.pipelines.driver import PATIENCE_S, Driver
+from tests.integration.pipelines.driver import Driver
 
 from odradek.apps.pipelines.compaction import WORK, read_log
 from odradek.apps.pipelines.java import find_java
@@ -149,10 +149,7 @@ def kill_a_compaction(file: Path, trial: Trial, draw: random.Random, data: Path)
     before = Counter(tuple(row.values()) for row in trial.rows("lake"))
     compacting = Driver(file, data, action="compact")
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not (lake / WORK).is_dir() and compacting.process.poll() is None:
-            assert time.monotonic() < deadline, compacting.told()
-            time.sleep(0.005)
+        compacting.wait_until(lambda: (lake / WORK).is_dir())
         time.sleep(draw.random())
     finally:
         if compacting.process.poll() is None:
