@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.apps.pipelines.checkpoint import OWNER
 from odradek.apps.pipelines.trial import Trial
 from odradek.apps.terminal.sentence import Sentence
 from odradek.client.cluster import TopicPartition
@@ -95,6 +97,27 @@ def test_recreated_between_two_runs(pipeline: Load, written: Written) -> None:
     trial.send("logs-a", {"n": 21}, partition=0)
     trial.run()
     assert rows(trial, "logs-a")[-2:] == [14, 21]
+
+
+def test_a_checkpoint_without_ids_goes_on(pipeline: Load, written: Written, capfd: pytest.CaptureFixture[str]) -> None:
+    """As versions before wrote it: nothing is read twice, and from then on a recreated topic is noticed."""
+    trial = pipeline(written(LOGS))
+    create(trial, "logs-a")
+    trial.send("logs-a", {"n": 1}, partition=0)
+    trial.run()
+    (owner,) = (trial.directory / ".checkpoints").glob(f"*/{OWNER}")
+    owner.write_text(
+        json.dumps({name: each for name, each in json.loads(owner.read_text()).items() if name != "topics"})
+    )
+    trial.send("logs-a", {"n": 2}, partition=0)
+    capfd.readouterr()
+    for said in (1, 0):
+        trial.run(quiet=False)
+        assert capfd.readouterr().err.count("does not know the ids of its topics") == said
+    assert rows(trial, "logs-a") == [1, 2]
+    recreate(trial, "logs-a", *({"n": number} for number in range(10, 15)))
+    with pytest.raises(Sentence, match="topic logs-a was deleted and recreated since it was read"):
+        trial.run()
 
 
 def test_recreated_while_it_is_read(pipeline: Load, written: Written) -> None:
