@@ -38,7 +38,7 @@ def test_a_short_history(seed: int, spark: SparkSession, bootstrap: str, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SHORT, SHORT + LONG))
 def test_a_long_history(seed: int, spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     play(seed, spark, bootstrap, tmp_path)
