@@ -41,17 +41,19 @@ _ANOTHER_SENDS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDI
 class Ending:
     """A transaction whose partitions are being told."""
 
-    __slots__ = ("left", "runner", "transaction")
+    __slots__ = ("is_anothers", "left", "runner", "transaction")
 
     def __init__(self, runner: TransactionRunner, transaction: Transaction) -> None:
         self.runner = runner
         self.transaction = transaction
         self.left = set(transaction.partitions)
+        self.is_anothers = False
+        """Whether a partition knows that somebody else ends it."""
 
     @property
     def is_wanted(self) -> bool:
         """Whether its coordinator is still here: otherwise another one sends them."""
-        return bool(self.left) and self.runner.state is ErrorCode.NONE
+        return not self.is_anothers and self.runner.state is ErrorCode.NONE
 
 
 Told: TypeAlias = "tuple[Ending, TopicPartition]"
@@ -164,13 +166,13 @@ class MarkerSender:
         if code is ErrorCode.NONE:
             self._told(ending, partition)
         elif code in _ANOTHER_SENDS:
-            ending.left.clear()
+            ending.is_anothers = True
         elif ending.is_wanted:
             self._later((ending, partition))
 
     def _told(self, ending: Ending, partition: TopicPartition) -> None:
         ending.left.discard(partition)
-        if not ending.left:
+        if not ending.left and ending.is_wanted:
             self._all_told(ending)
 
     def _all_told(self, ending: Ending) -> None:
