@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from bench import group_load, rdkafka_load, replay, wire
+from bench import group_load, rdkafka_load, replay, transaction_load, wire
 from bench.java_load import JavaLoad
 from bench.measure import cpu_seconds, median, memory_mib
 from bench.servers import Server
@@ -176,7 +176,14 @@ def payloads(size: int) -> list[bytes]:
 
 def all_cells() -> list[Cell]:
     """In the order of the report."""
-    return [*_produce_cells(), *_consume_cells(), *_wire_cells(), *_single_cells(), *_group_cells()]
+    return [
+        *_produce_cells(),
+        *_consume_cells(),
+        *_wire_cells(),
+        *_single_cells(),
+        *_group_cells(),
+        *_transaction_cells(),
+    ]
 
 
 def _produce_cells() -> Iterator[Cell]:
@@ -234,6 +241,80 @@ def _group_cells() -> Iterator[Cell]:
     yield Cell("commit-1", _commit(1), quick=True)
     yield Cell("commit-50", _commit(50), commits, quick=True)
     yield Cell("idle-members-1000", _idle_members, Floor("cpu_percent", 1.0, ratio=True), quick=True)
+
+
+def _transaction_cells() -> Iterator[Cell]:
+    per_gigabyte = Floor("cpu_s_per_gb", 1.0, ratio=True)
+    for size, duration_ms in itertools.product((100, 1024), (100, 10)):
+        shape = Shape(client="java", size=size, partitions=6, tuned=False, codec="none", acks="all")
+        name = f"transactions-{'100B' if size == 100 else '1KiB'}-6p-{duration_ms}ms"
+        yield Cell(name, _transactional_produce(shape, duration_ms), per_gigabyte, quick=size == 1024)
+    each = Floor("cpu_us_per_request", 1.0, ratio=True)
+    yield Cell("transaction-empty", _empty_transactions, each, quick=True)
+    yield Cell("transaction-one-record", _one_record_transactions, each, quick=True)
+    yield Cell("consume-committed-1KiB-6p", _consume_committed, per_gigabyte, quick=True, more_repetitions=2)
+
+
+def _transactional_produce(shape: Shape, duration_ms: int) -> Callable[[Rig, Server], Metrics]:
+    def run(rig: Rig, server: Server) -> Metrics:
+        records = rig.records(shape.size, shape.produce_megabytes())
+        topic = rig.topic(server, shape.partitions)
+        before = cpu_seconds(server.pid)
+        seconds = _send_in_transactions(rig, server, topic, shape, records, duration_ms)
+        spent = cpu_seconds(server.pid) - before
+        rig.drop(server, topic)
+        return _per_gigabyte(spent, seconds, records * shape.size) | {"records_per_s": records / seconds}
+
+    return run
+
+
+def _send_in_transactions(rig: Rig, server: Server, topic: str, shape: Shape, records: int, duration_ms: int) -> float:
+    return rig.java.produce(
+        server.bootstrap,
+        topic,
+        records=records,
+        size=shape.size,
+        settings=shape.producer_settings(),
+        transaction=(rig.name("transactions"), duration_ms),
+    ).seconds
+
+
+def _empty_transactions(rig: Rig, server: Server) -> Metrics:
+    transactions = int(5_000 * rig.scale)
+    topic = rig.topic(server, 1)
+    before = cpu_seconds(server.pid)
+    names = [rig.name("transactions") for _ in range(20)]
+    seconds = transaction_load.empty_transactions(server.port, topic, names=names, transactions=transactions)
+    return _per_transaction(rig, server, topic, cpu_seconds(server.pid) - before, seconds, transactions)
+
+
+def _one_record_transactions(rig: Rig, server: Server) -> Metrics:
+    transactions = int(3_000 * rig.scale)
+    topic = rig.topic(server, 1)
+    before = cpu_seconds(server.pid)
+    seconds = rig.java.transactions(server.bootstrap, topic, name=rig.name("transactions"), count=transactions)
+    return _per_transaction(rig, server, topic, cpu_seconds(server.pid) - before, seconds, transactions)
+
+
+def _per_transaction(rig: Rig, server: Server, topic: str, spent: float, seconds: float, count: int) -> Metrics:
+    rig.drop(server, topic)
+    return {"cpu_us_per_request": spent / count * 1e6, "requests_per_s": count / seconds}
+
+
+def _consume_committed(rig: Rig, server: Server) -> Metrics:
+    shape = Shape(client="java", size=1024, partitions=6, tuned=False, codec="none", acks="all")
+    records = rig.records(shape.size, shape.consume_megabytes())
+
+    def make() -> str:
+        topic = rig.topic(server, shape.partitions)
+        _send_in_transactions(rig, server, topic, shape, records, 100)
+        return topic
+
+    topic = rig.dataset(server, "committed", make)
+    settings = {"isolation.level": "read_committed"}
+    before = cpu_seconds(server.pid)
+    seconds = rig.java.consume(server.bootstrap, topic, partitions=shape.partitions, records=records, settings=settings)
+    return _per_gigabyte(cpu_seconds(server.pid) - before, seconds, records * shape.size)
 
 
 def _produce(shape: Shape) -> Callable[[Rig, Server], Metrics]:

@@ -60,11 +60,18 @@ class JavaLoad:
         size: int,
         settings: dict[str, str],
         rate: int = -1,
+        transaction: tuple[str, int] | None = None,
     ) -> Produced:
-        """Send that many records of that many bytes; returns when all are acknowledged."""
+        """Send that many records of that many bytes; returns when all are acknowledged.
+
+        In transactions, if there is an id for them, and the milliseconds after which each is committed.
+        """
         words = ["produce", "--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)]
         words += ["--record-size", str(size), "--throughput", str(rate), "--command-property"]
         words += [f"{key}={value}" for key, value in {"client.id": "bench", **settings}.items()]
+        if transaction is not None:
+            name, duration_ms = transaction
+            words += ["--transactional-id", name, "--transaction-duration-ms", str(duration_ms)]
         started = time.monotonic()
         said = self._run(words)
         seconds = time.monotonic() - started
@@ -80,6 +87,12 @@ class JavaLoad:
         words += [f"{key}={value}" for key, value in settings.items()]
         started = time.monotonic()
         self._run(words)
+        return time.monotonic() - started
+
+    def transactions(self, bootstrap: str, topic: str, *, name: str, count: int) -> float:
+        """Commit that many of one record each, one after the other; the seconds it took."""
+        started = time.monotonic()
+        self._run(["transactions", bootstrap, topic, name, str(count)])
         return time.monotonic() - started
 
     def _run(self, words: list[str]) -> str:

@@ -16,6 +16,7 @@ UNITS = {
     "mb_per_s": "MB/s",
     "cpu_us_per_request": "µs each",
     "requests_per_s": "requests/s",
+    "records_per_s": "records/s",
     "cpu_percent": "% of a core",
     "idle_cpu_percent": "% of a core idle",
     "p50_ms": "ms p50",
@@ -111,7 +112,10 @@ kafka-producer-perf-test in one warm JVM and consumes with assign() (kafka-consu
 `rdkafka` is librdkafka through confluent-kafka; `wire` replays frames made once over one socket, five in flight.
 `single-record` sends one record a request with acks=1. `latency-1000` is 1,000 records a second with linger 0; the tool
 counts whole milliseconds, `latency-1000-wire` does not. `start` runs from the start of the process to the first
-acknowledged record of a new topic. `partitions-1000` ends when every partition of the new topic answers ListOffsets."""
+acknowledged record of a new topic. `partitions-1000` ends when every partition of the new topic answers ListOffsets.
+`transactions` commits every 100 or 10 ms; `transaction-one-record` is one record and a commit, again and again;
+`transaction-empty` adds a partition and commits, over a raw socket and with 20 ids in turn (a request there is one
+transaction); `consume-committed` reads with read_committed what was committed every 100 ms."""
 
 
 CLUSTER_HEADING = "# Clusters"
@@ -207,7 +211,11 @@ def _section(name: str) -> str:
         "wire": "Wire",
         "rebalance": "Groups",
         "commit": "Groups",
+        "transaction": "Transactions",
+        "transactions": "Transactions",
     }
+    if name.startswith("consume-committed"):
+        return "Transactions"
     if verb in ("produce", "consume"):
         return f"{titles[verb]}, {'librdkafka' if name.endswith('rdkafka') else 'Java client'}"
     if name.startswith("idle-members"):

@@ -9,8 +9,11 @@ import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.tools.ProducerPerformance;
 
 /**
@@ -19,6 +22,7 @@ import org.apache.kafka.tools.ProducerPerformance;
  * "failed".
  *
  * produce: the words are the arguments of kafka-producer-perf-test.
+ * transactions bootstrap topic id count: commits so many of one record each.
  * consume bootstrap topic partitions records name=value...: reads with assign(), which needs no consumer group.
  */
 public final class LoadDriver {
@@ -36,6 +40,8 @@ public final class LoadDriver {
             try {
                 if (command.equals("produce")) {
                     ProducerPerformance.main(words.toArray(new String[0]));
+                } else if (command.equals("transactions")) {
+                    transactions(words);
                 } else {
                     consume(words);
                 }
@@ -47,6 +53,23 @@ public final class LoadDriver {
             out.print(said);
             out.println(outcome);
             out.flush();
+        }
+    }
+
+    private static void transactions(List<String> words) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", words.get(0));
+        settings.put("transactional.id", words.get(2));
+        settings.put("linger.ms", "0");
+        ByteArraySerializer raw = new ByteArraySerializer();
+        byte[] value = new byte[100];
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, raw, raw)) {
+            producer.initTransactions();
+            for (int number = 0; number < Integer.parseInt(words.get(3)); number++) {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(words.get(1), 0, null, value));
+                producer.commitTransaction();
+            }
         }
     }
 
