@@ -3,7 +3,7 @@
     python -m bench.records
 
 Checking is what a leader does with each producer's batch, unpacking included; reading and writing is what the client
-and the command line do.
+and the command line do; columns with hashes of keys are for compaction.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from odradek.protocol.records import native, pure
 from odradek.protocol.records.batch import HEADER_SIZE, build_batch, decode_records, read_header
 from odradek.protocol.records.check import check_records
+from odradek.protocol.records.columns import read_columns
 from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.record import Record
 
@@ -37,6 +38,7 @@ def main() -> None:
                 _row(f"check, {codec.name.lower()}, {way}", codec, _check)
             _row(f"read, {way}", Compression.NONE, lambda batch: len(list(decode_records(batch))))
             _row(f"write, {way}", Compression.NONE, _write)
+            _row(f"columns, {way}", Compression.NONE, _columns)
 
 
 def _row(name: str, codec: Compression, work: Callable[[bytes], object]) -> None:
@@ -72,6 +74,10 @@ def _check(batch: bytes) -> int:
     )
 
 
+def _columns(batch: bytes) -> int:
+    return sum(len(columns[0]) for _, columns in read_columns(batch, read_header(batch)))
+
+
 def _write(batch: bytes) -> int:
     header = read_header(batch)
     written = _WRITTEN.get(batch)
@@ -97,12 +103,13 @@ def _as_it_is() -> Iterator[None]:
 
 @contextmanager
 def _without_module() -> Iterator[None]:
-    held = native.check, native.Check, native.encode, native.decode
+    held = native.check, native.Check, native.encode, native.decode, native.offsets_keys_hashes
     native.check, native.Check, native.encode, native.decode = pure.check, pure.Check, None, None
+    native.offsets_keys_hashes = pure.offsets_keys_hashes
     try:
         yield
     finally:
-        native.check, native.Check, native.encode, native.decode = held
+        native.check, native.Check, native.encode, native.decode, native.offsets_keys_hashes = held
 
 
 if __name__ == "__main__":

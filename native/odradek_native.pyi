@@ -1,5 +1,6 @@
 """As `odradek.protocol.records.pure`, function by function."""
 
+from array import array
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -22,6 +23,9 @@ def encode(
 def decode(
     payload: bytes, position: int, most: int, base_offset: int, base_timestamp: int, /
 ) -> tuple[list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]], int]: ...
+def offsets_keys_hashes(
+    payload: bytes, position: int, most: int, base_offset: int, base_timestamp: int, above: int, last: int, /
+) -> tuple[array[int], array[int], array[int], bytes, bytes]: ...
 
 class Check:
     def __init__(self, base_timestamp: int, count: int, flags: int, lowest: int, highest: int, /) -> None: ...

@@ -1,6 +1,7 @@
 //! The Python side of `odradek-records`: arguments in, results out.
 
 use odradek_records::check::{check as check_payload, Check as Looking, Outcome, Rules};
+use odradek_records::columns::{read_columns, Bounds};
 use odradek_records::records::{read_field, read_record, size_of_record, write_record, Draft};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -138,6 +139,46 @@ fn decode<'py>(
     Ok((records, position))
 }
 
+/// As `pure.offsets_keys_hashes`. (Of `bytes`, which nobody can change meanwhile, with or without the interpreter's lock.)
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "they are those of its twin, and all of them numbers")]
+fn offsets_keys_hashes<'py>(
+    py: Python<'py>,
+    payload: &Bound<'py, PyBytes>,
+    position: usize,
+    most: usize,
+    base_offset: i64,
+    base_timestamp: i64,
+    above: i64,
+    last: i64,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let bounds = Bounds { base_offset, base_timestamp, above, last };
+    let columns = if payload.as_bytes().len().saturating_sub(position) <= LARGE_BYTES {
+        read_columns(payload.as_bytes(), position, most, bounds)
+    } else {
+        let held = PyBackedBytes::from(payload.clone());
+        py.detach(|| read_columns(&held, position, most, bounds))
+    };
+    let array = py.import("array")?.getattr("array")?;
+    let parts = [
+        array.call1(("q", int64s(py, &columns.offsets)?))?,
+        array.call1(("q", int64s(py, &columns.timestamps)?))?,
+        array.call1(("q", int64s(py, &columns.positions)?))?,
+        PyBytes::new(py, &columns.flags).into_any(),
+        PyBytes::new(py, &columns.hashes).into_any(),
+    ];
+    PyTuple::new(py, parts)
+}
+
+fn int64s<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, size_of_val(numbers), |out| {
+        for (place, number) in out.chunks_exact_mut(size_of::<i64>()).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        Ok(())
+    })
+}
+
 /// None if a name is no text.
 fn read_headers<'py>(
     py: Python<'py>,
@@ -161,5 +202,6 @@ fn odradek_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(encode, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(offsets_keys_hashes, module)?)?;
     module.add_class::<Check>()
 }

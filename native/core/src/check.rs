@@ -341,6 +341,7 @@ pub fn check(payload: &[u8], rules: Rules) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::{read_columns, Bounds};
     use crate::records::{write_record, Draft};
 
     fn rules(count: i32) -> Rules {
@@ -417,7 +418,8 @@ mod tests {
         }
     }
 
-    /// Spoilt bytes, from a generator that needs no crate; what is found must not depend on how the bytes are cut.
+    /// Spoilt bytes, from a generator that needs no crate; what is found must not depend on how the bytes are cut, and
+    /// what is sound has columns, whether they are asked for at once or in two parts.
     #[test]
     fn spoilt_records_are_judged_alike_however_they_are_cut() {
         let wanted = std::env::var("ODRADEK_SPOILT_BATCHES").ok().and_then(|text| text.parse().ok());
@@ -443,7 +445,17 @@ mod tests {
             }
             let whole = check(&spoilt, rules(9));
             assert_eq!(whole, in_pieces(&spoilt, rules(9), 1 + draw(40)), "{spoilt:?}");
-            refused += usize::from(!matches!(whole, Outcome::Sound(_)));
+            let is_sound = matches!(whole, Outcome::Sound(_));
+            refused += usize::from(!is_sound);
+            let bounds = Bounds { base_offset: 0, base_timestamp: 1_000, above: -1, last: 8 };
+            let columns = read_columns(&spoilt, 0, 9, bounds);
+            assert!(!is_sound || columns.flags.len() == 9, "{spoilt:?}");
+            let first = read_columns(&spoilt, 0, 1 + draw(8), bounds);
+            let place = first.positions[first.flags.len()];
+            let rest = Bounds { above: *first.offsets.last().unwrap_or(&-1), ..bounds };
+            let second = read_columns(&spoilt, place as usize, 9, rest);
+            assert_eq!([first.offsets, second.offsets].concat(), columns.offsets, "{spoilt:?}");
+            assert_eq!([first.hashes, second.hashes].concat(), columns.hashes, "{spoilt:?}");
         }
         assert!(refused > rounds / 3);
     }

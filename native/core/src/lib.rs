@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod columns;
+pub mod md5;
 pub mod numbers;
 pub mod records;

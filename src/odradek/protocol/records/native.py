@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from odradek.protocol.records import pure
-from odradek.protocol.records.pure import Refused
+from odradek.protocol.records.pure import Columns, Refused
 
 Header: TypeAlias = tuple[str, bytes | None]
 Fields: TypeAlias = tuple[bytes | None, bytes | None, tuple[Header, ...], int, int]
@@ -18,7 +18,7 @@ Fields: TypeAlias = tuple[bytes | None, bytes | None, tuple[Header, ...], int, i
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
-WANTED_VERSION = "0.1.0"
+WANTED_VERSION = "0.2.0"
 """That of `native/Cargo.toml`; another one may know less, or answer otherwise."""
 
 
@@ -43,12 +43,14 @@ except ImportError:
     Check: Callable[[int, int, int, int, int], LooksAtPieces] = pure.Check
     encode: Callable[[int, int, bytes | None, bytes | None, Sequence[Header]], bytes] | None = None
     decode: Callable[[bytes, int, int, int, int], tuple[list[Fields], int]] | None = None
+    offsets_keys_hashes: Callable[[bytes, int, int, int, int, int, int], Columns] = pure.offsets_keys_hashes
 else:
     NATIVE_VERSION = odradek_native.__version__
     check = odradek_native.check
     Check = odradek_native.Check
     encode = odradek_native.encode
     decode = odradek_native.decode
+    offsets_keys_hashes = odradek_native.offsets_keys_hashes
 
 
 def in_use() -> str:

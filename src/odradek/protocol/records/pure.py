@@ -8,7 +8,9 @@ protocol: they say what is wrong with which record, and `check.py` says what tha
 
 from __future__ import annotations
 
+from array import array
 from enum import IntEnum
+from hashlib import md5
 from typing import TypeAlias
 
 from odradek.ids import NO_TIMESTAMP
@@ -51,7 +53,18 @@ RecordFault: TypeAlias = tuple[int, int | None]
 Refused: TypeAlias = tuple[int, int, list[RecordFault]]
 """A fault and the number of the record that has it; without one, the records that are whole and yet wrong."""
 
-_MIN_INT64 = -(1 << 63)
+Columns: TypeAlias = tuple["array[int]", "array[int]", "array[int]", bytes, bytes]
+"""Of records: offsets; timestamps; positions, of which there is one more, since a record ends where the next one
+starts; flags, a byte a record; and the MD5 of the keys, 16 bytes a record, zeros where there is none."""
+
+HAS_KEY = 1
+HAS_VALUE = 2
+
+HASH_BYTES = 16
+
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+
+_NO_HASH = bytes(HASH_BYTES)
 
 # The fields of a record, in their order.
 _LENGTH, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT = range(9)
@@ -318,6 +331,101 @@ def check(
     looking = Check(base_timestamp, count, flags, lowest, highest)
     looking.feed(payload)
     return looking.finish()
+
+
+def offsets_keys_hashes(
+    payload: bytes, position: int, most: int, base_offset: int, base_timestamp: int, above: int, last: int
+) -> Columns:
+    """What compaction wants to know of up to `most` records from a position on, also of a batch that was cleaned.
+
+    It stops at the first that is not whole, or whose offset is not above the one before it (`above`, at first), or
+    beyond the last: the caller knows how many there must be.
+    """
+    data = payload
+    at, end = position, len(data)
+    offsets = array("q")
+    timestamps = array("q")
+    positions = array("q", (position,))
+    flags = bytearray()
+    hashes: list[bytes] = []
+    try:
+        while len(flags) < most:
+            number = data[at]
+            at += 1
+            if number > 127:
+                byte = data[at]
+                at += 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, at = _more(data, at, number - 16384, 14)
+            stop = at + (number >> 1)
+            if number & 1 or stop > end:
+                break
+            at += 2
+            number = data[at - 1]  # Behind the attributes, of which none is used.
+            if number > 127:
+                byte = data[at]
+                at += 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, at = _more(data, at, number - 16384, 14, 63)
+            timestamp = base_timestamp + ((number >> 1) ^ -(number & 1))
+            number = data[at]
+            at += 1
+            if number > 127:
+                byte = data[at]
+                at += 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, at = _more(data, at, number - 16384, 14)
+            offset = base_offset + ((number >> 1) ^ -(number & 1))
+            if not above < offset <= last:
+                break
+            number = data[at]
+            at += 1
+            if number > 127:
+                byte = data[at]
+                at += 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, at = _more(data, at, number - 16384, 14)
+            if not number & 1:
+                start = at
+                at += number >> 1
+                flag = HAS_KEY
+                key_hash = md5(data[start:at]).digest()
+            elif number == 1:
+                flag = 0
+                key_hash = _NO_HASH
+            else:
+                break
+            number = data[at]
+            at += 1
+            if number > 127:
+                byte = data[at]
+                at += 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, at = _more(data, at, number - 16384, 14)
+            if not number & 1:
+                at += number >> 1
+                flag |= HAS_VALUE
+            elif number != 1:
+                break
+            at = _hop_headers(data, at) if data[at] else at + 1
+            if at != stop:
+                break
+            if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+                timestamp = (timestamp - _MIN_INT64) % (1 << 64) + _MIN_INT64
+            offsets.append(offset)
+            timestamps.append(timestamp)
+            positions.append(at)
+            flags.append(flag)
+            hashes.append(key_hash)
+            above = offset
+    except (IndexError, OverflowError):
+        pass
+    return offsets, timestamps, positions, bytes(flags), b"".join(hashes)
 
 
 def _more(data: bytes, at: int, number: int, shift: int, last_shift: int = 28) -> tuple[int, int]:

@@ -51,6 +51,19 @@ def assert_alike(payload: bytes, size: int, *rules: int) -> Any:
     return found
 
 
+def assert_in_the_same_columns(payload: bytes, count: int, base_timestamp: int, *, base_offset: int = 100) -> int:
+    """How many records there are to both."""
+    found = 0
+    above, last = base_offset - 1, min(base_offset + count - 1, 2**63 - 1)
+    for most in (1, 3, count):
+        wanted = payload, 0, most, base_offset, base_timestamp, above, last
+        columns = pure.offsets_keys_hashes(*wanted)
+        assert odradek_native.offsets_keys_hashes(*wanted) == columns
+        assert len(columns[1]) == len(columns[3]) == len(columns[2]) - 1 == len(columns[4]) / pure.HASH_BYTES
+        found = len(columns[0])
+    return found
+
+
 texts = st.text(max_size=4)
 contents = st.none() | st.binary(max_size=90)
 records = st.builds(
@@ -106,6 +119,8 @@ def test_what_is_spoilt_is_judged_alike(
     header = read_header(made)
     count = max(1, header.records_count + lie)
     found = assert_alike(bytes(payload), size, header.base_timestamp, count, flags, min(bounds), max(bounds))
+    in_columns = assert_in_the_same_columns(bytes(payload), count, header.base_timestamp)
+    assert in_columns == count or (isinstance(found, tuple) and found[0])
     if isinstance(found, int) and lie == 0:
         # Whoever reads it finds as many whole records.
         spoilt = batch(bytes(payload), count, base_time=header.base_timestamp)
@@ -171,6 +186,7 @@ def test_garbage_is_judged_alike(
     payload: bytes, size: int, base: int, count: int, flags: int, lowest: int, highest: int
 ) -> None:
     assert_alike(payload, size, base, count, flags, lowest, highest)
+    assert_in_the_same_columns(payload, min(count, 1_000), base, base_offset=max(lowest, 0))
 
 
 def test_the_corpus_is_judged_alike() -> None:
@@ -184,6 +200,7 @@ def test_the_corpus_is_judged_alike() -> None:
             for size in (1, 7, 1000):
                 rules = header.base_timestamp, max(header.records_count, 1), flags, 0, TIME_MS + 10
                 found = assert_alike(payload, size, *rules)
+                assert_in_the_same_columns(payload, max(header.records_count, 1), header.base_timestamp)
                 faults.add(found if isinstance(found, int) else found[0])
     assert faults >= set(Fault) - {Fault.NONE}
 
