@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.transcripts import play
+from tests.unit.coordinator.logs import load
 
 from odradek.coordinator.group.joining import Joiner
-from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.records import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.record_format import Newest, encode_batch
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment
 from odradek.decisions import Ticket
 from odradek.ids import ZERO_UUID
@@ -121,11 +121,7 @@ class Story:
         for key, number in settings.items():
             setattr(self._settings, key, number)
         self._shard = GroupShard(self._settings)
-        newest = Newest()
-        for batch in self._log:
-            newest.add(batch)
-        for record, producer in newest.records(GROUP_RECORDS):
-            self._shard.replay(record, producer)
+        newest = load(self._shard, self._log)
         told = self._decide(lambda ticket, now: self._shard.loaded(now))
         return [*told, f"{len(self._log)} batches, {len(newest)} keys"]
 

@@ -20,10 +20,10 @@ from odradek.coordinator.group.consumer import ConsumerGroup
 from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.consumer_reconciliation import Reconciliation
 from odradek.coordinator.group.rebalance import Rebalances
-from odradek.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
+from odradek.coordinator.group.records import GroupMetadataKey
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.record_format import Newest
-from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome, ProducerKey
+from odradek.coordinator.last_values import LastValues
+from odradek.coordinator.shard import CoordinatorRecord, Moment, Outcome
 from odradek.ids import Uuid
 from odradek.metadata.image.topics import TopicsImage
 from odradek.protocol.messages.sync_group import SyncGroupResponse
@@ -43,17 +43,18 @@ def test_a_disk_that_lies_about_the_syncs_of_commits() -> None:
 
 
 def test_a_coordinator_that_forgets_a_commit_when_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = Newest.records
+    take_out = LastValues.take_out
 
-    def forgetful(self: Newest, *arguments: Any) -> Iterator[tuple[CoordinatorRecord, ProducerKey | None]]:
+    def forgetful(self: LastValues) -> Iterator[list[tuple[bytes, bytes]]]:
         forgotten = False
-        for record, producer in records(self, *arguments):
-            if forgotten or not isinstance(record.key, OffsetCommitKey):
-                yield record, producer
-            else:
+        for entries in map(list, take_out(self)):
+            offsets = [entry for entry in entries if entry[0].startswith(b"\0\1")]  # As OffsetCommitKeys do.
+            if offsets and not forgotten:
+                entries.remove(offsets[0])
                 forgotten = True
+            yield entries
 
-    monkeypatch.setattr(Newest, "records", forgetful)
+    monkeypatch.setattr(LastValues, "take_out", forgetful)
     assert caught(" is lost, nothing is there", power=False)
 
 

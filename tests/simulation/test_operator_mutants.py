@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.record_format import Newest
 from odradek.metadata.controller import configs, reassignment
@@ -116,13 +116,12 @@ def test_a_load_that_goes_on_when_leadership_has_left(monkeypatch: pytest.Monkey
             read = partition_log.read(
                 offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
             )
-            end = newest.add(read.records.read() if isinstance(read.records, FileSlice) else read.records)
-            if end is None:
+            for _ in newest.add(read.records.read() if isinstance(read.records, FileSlice) else bytes(read.records)):
+                await self._coordinator.give_way()
+            if newest.end_offset is None:
                 break
-            offset = end
-            await self._coordinator.give_way()
-        for record, producer in newest.records(GROUP_RECORDS):
-            self.shard.replay(record, producer)
+            offset = newest.end_offset
+        deque(newest.replay_into(self.shard), maxlen=0)
         self.begin()
 
     monkeypatch.setattr(ShardRunner, "load", stubborn)

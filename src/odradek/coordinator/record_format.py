@@ -9,7 +9,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
 
-from odradek.coordinator.shard import CoordinatorRecord, ProducerKey, RecordKinds
+from odradek.coordinator.last_values import LastValues
+from odradek.coordinator.shard import CoordinatorRecord, ProducerKey, RecordKinds, Shard
 from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import ErrorCode, MalformedFrame
@@ -20,14 +21,21 @@ from odradek.protocol.records.batch import (
     HEADER_SIZE,
     TRANSACTIONAL_BIT,
     build_batch,
+    decode_payload,
     iter_batches,
 )
 from odradek.protocol.records.compression import Compression, compression_of, decompress
 from odradek.protocol.records.control import read_end_txn_marker
-from odradek.protocol.records.record import Record, read_key_and_value
+from odradek.protocol.records.native import Fields
+from odradek.protocol.records.record import Record
 
 _Pending: TypeAlias = tuple[int, ProducerKey | None, bytes, bytes | None]
 """Offset, producer, key and value."""
+
+MAX_REPLAYED_BYTES = 16 * 1024
+"""Of values in one step of a load: some 150 offsets."""
+_SIZE_OF_ANY = 64
+"""What the smallest record counts as."""
 
 _VERSION = struct.Struct(">h")
 _SIGN = 1 << 31
@@ -106,22 +114,24 @@ class Newest:
     """The last value of every key of a log, and what transactions have written in it that are still open.
 
     A log that nobody has compacted yet holds each key many times; only what is left at the end is decoded. What was
-    written in a transaction counts from its commit on, unless something newer has come into force meanwhile.
+    written in a transaction counts from its commit on, unless something newer has come into force meanwhile. All of it
+    is done in steps of well below a millisecond, between which whoever loads a log may let others have their turn.
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, bytes] = {}
+        self.end_offset: int | None = None
+        """The offset behind the last batch."""
+        self._last = LastValues()
         self._pending: dict[int, list[_Pending]] = {}
         """By producer id: what transactions have written that have not ended yet."""
         self._offsets: dict[bytes, int] = {}
         """Where the value in force of a key was written, of those that got one while transactions were open."""
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._last)
 
-    def add(self, batches: memoryview | bytes) -> int | None:
-        """Take whole batches in; the offset behind the last, None if there was none."""
-        end: int | None = None
+    def add(self, batches: bytes) -> Iterator[None]:
+        """Take whole batches in."""
         for batch in iter_batches(batches):
             fields = BATCH_HEADER.unpack_from(batch)
             base_offset, attributes, last_delta, producer_id, producer_epoch, count = (
@@ -132,26 +142,31 @@ class Newest:
                 fields[10],
                 fields[12],
             )
-            end = base_offset + last_delta + 1
             if attributes & CONTROL_BIT:
                 self._end_transaction(producer_id, batch)
-            elif attributes & TRANSACTIONAL_BIT:
-                written = self._pending.setdefault(producer_id, [])
-                producer = ProducerKey(producer_id, producer_epoch)
-                written += [
-                    (base_offset, producer, key, content) for key, content in _keys_and_values(batch, attributes, count)
-                ]
+                yield
             else:
-                for key, content in _keys_and_values(batch, attributes, count):
-                    self._set(key, content, base_offset)
-        return end
+                payload = bytes(batch[HEADER_SIZE:])
+                if attributes & COMPRESSION_MASK:
+                    payload = decompress(compression_of(attributes & COMPRESSION_MASK), payload)
+                producer = ProducerKey(producer_id, producer_epoch) if attributes & TRANSACTIONAL_BIT else None
+                for some in decode_payload(payload, count):
+                    self._add(some, producer, base_offset)
+                    yield
+            self.end_offset = base_offset + last_delta + 1
 
-    def _set(self, key: bytes, content: bytes | None, offset: int) -> None:
-        self._by_key.pop(key, None)
-        if content is not None:
-            self._by_key[key] = content
+    def _add(self, some: list[Fields], producer: ProducerKey | None, offset: int) -> None:
+        """Records without a key are none of a coordinator's."""
+        if producer is not None:
+            written = self._pending.setdefault(producer.producer_id, [])
+            written += [(offset, producer, key, content) for key, content, _, _, _ in some if key is not None]
+            return
+        set_last = self._last.set
+        for key, content, _, _, _ in some:
+            if key is not None:
+                set_last(key, content)
         if self._pending:
-            self._offsets[key] = offset
+            self._offsets.update((key, offset) for key, _, _, _, _ in some if key is not None)
 
     def _end_transaction(self, producer_id: int, batch: memoryview) -> None:
         marker = read_end_txn_marker(batch)
@@ -159,33 +174,36 @@ class Newest:
         if marker is not None and marker.committed:
             for offset, _, key, content in written:
                 if self._offsets.get(key, -1) <= offset:
-                    self._set(key, content, offset)
+                    self._last.set(key, content)
+                    if self._pending:
+                        self._offsets[key] = offset
         if not self._pending:
             self._offsets.clear()
 
-    def records(self, kinds: RecordKinds) -> Iterator[tuple[CoordinatorRecord, ProducerKey | None]]:
-        """All that a shard has to replay, and for whom: what may come into force with a commit in the log's order."""
+    def replay_into(self, shard: Shard) -> Iterator[None]:
+        """All that is left: what may come into force with a commit for whom it was written, and in the log's order."""
         contested = self._offsets
-        for key, newest in self._by_key.items():
-            if key not in contested and (record := decode_record(kinds, key, newest)) is not None:
-                yield record, None
         written = list(chain.from_iterable(self._pending.values()))
-        written += [(offset, None, key, self._by_key.get(key)) for key, offset in contested.items()]
-        for _, producer, key, content in sorted(written, key=itemgetter(0)):
-            if (record := decode_record(kinds, key, content)) is not None:
-                yield record, producer
+        written += [(offset, None, key, self._last.get(key)) for key, offset in contested.items()]
+        size = 0
+        for entries in self._last.take_out():
+            for key, content in entries:
+                if key not in contested and not shard.replay_encoded(key, content):
+                    _replay(shard, key, content, None)
+                size += _SIZE_OF_ANY + len(content)
+                if size > MAX_REPLAYED_BYTES:
+                    size = 0
+                    yield
+            yield
+        for _, producer, key, last in sorted(written, key=itemgetter(0)):
+            _replay(shard, key, last, producer)
+            yield
 
 
-def _keys_and_values(batch: memoryview, attributes: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Of the records that have a key; others are none of a coordinator's."""
-    payload = bytes(batch[HEADER_SIZE:])
-    if attributes & COMPRESSION_MASK:
-        payload = bytes(decompress(compression_of(attributes & COMPRESSION_MASK), payload))
-    position = 0
-    for _ in range(count):
-        key, content, position = read_key_and_value(payload, position)
-        if key is not None:
-            yield key, content
+def _replay(shard: Shard, key: bytes, content: bytes | None, producer: ProducerKey | None) -> None:
+    record = decode_record(shard.kinds, key, content)
+    if record is not None:
+        shard.replay(record, producer)
 
 
 _TO_CLIENTS = {

@@ -81,6 +81,12 @@ class Shard(Protocol):
     def replay(self, record: CoordinatorRecord, producer: ProducerKey | None) -> None:
         """Take over what is in the log, in the log's order; what a producer wrote does not count yet."""
 
+    def replay_encoded(self, key: bytes, content: bytes) -> bool:
+        """As `replay` of what no producer wrote, for kinds of which a log that is loaded has very many.
+
+        False, and nothing was done: it is decoded for `replay`.
+        """
+
     def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
         """The transaction that producer id wrote in has ended: what it wrote counts, or never was.
 

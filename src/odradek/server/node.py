@@ -103,6 +103,8 @@ class Node:
         self._log_configs = LogConfigs(config)
         self.on_failure: Callable[[BaseException], None] = lambda failure: None
         """Told once when the node cannot go on; whoever runs it must stop it."""
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Told while very much is being loaded that is here to stay, which need not be looked through for garbage."""
         self.failed: BaseException | None = None
         rooms.listeners = Listeners(rooms, BufferPool(poison=poison_buffers), forward)
         self.http = HttpListener(rooms, lambda: self.serving and self.failed is None)
@@ -449,6 +451,8 @@ class Node:
             self.config, self.world, self.rooms.replicas, topics, self.rooms.producer_ids, markers
         )
         self._coordinators = (self.rooms.groups, self.rooms.transactions)
+        for coordinator in self._coordinators:
+            coordinator.on_loaded = self.on_loaded
         self.rooms.verifier = TransactionVerifier(
             self.config,
             self.world.clock,

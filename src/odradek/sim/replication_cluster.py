@@ -65,7 +65,9 @@ OPERATED = 0.8
 """Of the other clusters."""
 
 LOAD_PAUSES_S = (0.0, 0.05, 0.3)
-"""How long a coordinator may stop between two pieces of the log that it loads, by cluster."""
+"""How long a coordinator may stop between two slices of the log that it loads, by cluster."""
+LOAD_SLICE_ENDS = 0.15
+"""How probable that is after each step; a made-up clock stands still in steps."""
 
 OnProposal: TypeAlias = Callable[[Machine, HostedPartition, IsrProposal], None]
 
@@ -257,6 +259,10 @@ class ReplicatedNode(ProbedNode):
         self.rooms.replicas.append = appended  # type: ignore[method-assign]
         self.rooms.groups._load_in_turns = loaded  # type: ignore[method-assign]
         self.rooms.groups.give_way = self._give_way  # type: ignore[method-assign]
+        self.rooms.groups.slice_is_over = self._slice_is_over  # type: ignore[method-assign]
+
+    def _slice_is_over(self) -> bool:
+        return self._loads.random() < LOAD_SLICE_ENDS
 
     async def _give_way(self) -> None:
         """As if there were much more to load."""

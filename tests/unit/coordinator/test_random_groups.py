@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.unit.coordinator.logs import load
 
 from odradek.coordinator.group.classic import ClassicGroup, State
 from odradek.coordinator.group.joining import Joiner
-from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.rebalance import JOIN, SESSION, SYNC
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.record_format import Newest, encode_batch
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, Moment
 from odradek.decisions import Ticket
 from odradek.protocol.codec import Struct
@@ -176,11 +176,7 @@ class World:
             self.deliver(ticket, answer)
         assert self.waiting == {}, "somebody was left waiting at a coordinator that is gone"
         self.shard = GroupShard(SETTINGS)
-        newest = Newest()
-        for batch in self.log:
-            newest.add(batch)
-        for record, producer in newest.records(GROUP_RECORDS):
-            self.shard.replay(record, producer)
+        load(self.shard, self.log)
         self.carry_out(self.shard.loaded(self.now), None)
         for (group_id, index), offset in self.committed.items():
             assert self.shard.offsets.of(group_id)["t"][index].offset == offset

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odradek.coordinator.group.offsets import offset_record
+from odradek.coordinator.group.offsets import VALUE_VERSION, offset_record, offset_value
+from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
 from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit
-from odradek.coordinator.record_format import encode_batch
+from odradek.coordinator.record_format import decode_record, encode_batch, encode_key, encode_value
 from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
 from odradek.ids import Uuid
+from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -56,6 +58,71 @@ def test_the_batch_is_the_declared_one(
     assert commit.encode(0, now_ms) == batch[HEADER_SIZE:]
     twice = encode_batch([*records, *records], timestamp_ms=now_ms)
     assert commit.encode(0, now_ms) + commit.encode(len(records), now_ms) == twice[HEADER_SIZE:]
+
+
+@given(
+    names,
+    names,
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    int64,
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.sampled_from(["", "", "m", "m" * 16]),
+    int64,
+    int64,
+    st.binary(min_size=16, max_size=16),
+    st.integers(0, 4),
+    st.lists(st.tuples(st.integers(0, 41), st.integers(0, 255)), max_size=1),
+)
+def test_what_is_loaded_as_it_is_encoded_is_what_the_declared_messages_say(
+    group_id: str,
+    topic: str,
+    index: int,
+    offset: int,
+    epoch: int,
+    metadata: str,
+    time_ms: int,
+    expire_ms: int,
+    topic_id: bytes,
+    version: int,
+    spoilt: list[tuple[int, int]],
+) -> None:
+    key = encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=index))
+    value = offset_value(offset, epoch, metadata, Uuid(topic_id), now_ms=time_ms, expire_ms=expire_ms)
+    content = bytearray(encode_value(value, version))
+    for place, byte in spoilt:
+        content[place % len(content)] = byte
+    shards = [GroupShard(GroupSettings()), GroupShard(GroupSettings())]
+    taken = shards[0].replay_encoded(key, bytes(content))
+    assert taken or version != 4 or metadata or not any(topic_id) or spoilt
+    try:
+        record = decode_record(GroupShard.kinds, key, bytes(content))
+    except MalformedFrame:
+        assert not taken
+        return
+    assert record is not None
+    if taken:
+        shards[1].replay(record)
+    assert shards[0].offsets.of(group_id) == shards[1].offsets.of(group_id)
+    assert list(shards[0].groups) == list(shards[1].groups)
+    assert shards[0]._to_forget == shards[1]._to_forget
+
+
+@given(st.binary(max_size=40))
+@example(b"\0\1\xff\0\1t\0\0\0\5")
+@example(b"\0\1g\0\1\xff\0\0\0\5")
+@example(b"\0\1g\0\1t\0\0\0\5")
+@example(b"\0\1g\0\1t\0\0\0\5.")
+@example(b"\0\1g\0\1t\0\0\0")
+def test_keys_that_are_none_are_left_to_the_declared_messages(key: bytes) -> None:
+    content = encode_value(offset_value(1, 1, "", Uuid(b"t" * 16), now_ms=5), VALUE_VERSION)
+    shard = GroupShard(GroupSettings())
+    if not shard.replay_encoded(b"\0\1" + key, content):
+        return
+    record = decode_record(GroupShard.kinds, b"\0\1" + key, content)
+    assert record is not None
+    assert isinstance(record.key, OffsetCommitKey)
+    assert list(shard.groups) == [record.key.group]
+    assert shard.offsets.of(record.key.group)[record.key.topic].keys() == {record.key.partition}
 
 
 def test_both_ways_leave_the_same_state() -> None:

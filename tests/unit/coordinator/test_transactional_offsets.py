@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.coordinator.logs import load
 
-from odradek.coordinator.group.kinds import GROUP_RECORDS
 from odradek.coordinator.group.offsets import offset_tombstone, offset_value
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.record_format import Newest, encode_batch
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import CoordinatorRecord, ProducerKey
 from odradek.ids import ZERO_UUID
 from odradek.protocol.records.batch import read_header
@@ -55,12 +55,8 @@ class Log:
         self.shard.replay_marker(ProducerKey(producer_id, 1), committed)
 
     def load(self) -> None:
-        newest = Newest()
-        for batch in self.batches:
-            newest.add(batch)
         self.shard = GroupShard(GroupSettings())
-        for record, producer in newest.records(GROUP_RECORDS):
-            self.shard.replay(record, producer)
+        load(self.shard, self.batches)
 
     def _append(self, batch: bytearray) -> None:
         batch[:8] = self.end_offset.to_bytes(8)

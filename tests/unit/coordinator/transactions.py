@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from odradek.coordinator.record_format import Newest, encode_batch
+from tests.unit.coordinator.logs import load
+
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import CoordinatorDecision, CoordinatorRecord, Moment
-from odradek.coordinator.transaction.kinds import TRANSACTION_RECORDS
 from odradek.coordinator.transaction.settings import TransactionSettings
 from odradek.coordinator.transaction.shard import TransactionShard, WriteMarkers
 from odradek.coordinator.transaction.state import Transaction
@@ -62,12 +63,9 @@ class Transactions:
 
     def reload(self) -> None:
         """Another node takes over: all it knows is the log, as bytes."""
-        newest = Newest()
-        newest.add(b"".join(encode_batch([record], timestamp_ms=self.ms) for record in self.log))
         self.shard = self._new_shard()
         self.markers = []
-        for record, producer in newest.records(TRANSACTION_RECORDS):
-            self.shard.replay(record, producer)
+        load(self.shard, (bytes(encode_batch([record], timestamp_ms=self.ms)) for record in self.log))
         self.carry_out(self.shard.loaded(self.now))
 
     def carry_out(self, decision: CoordinatorDecision, asker: Ticket | None = None) -> bool:

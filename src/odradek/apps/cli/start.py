@@ -56,6 +56,7 @@ async def _serve(config: NodeConfig, cluster_id: str) -> int:
     stop = _Stop(asyncio.get_running_loop())
     node = Node(config, real_world(), cluster_id=cluster_id)
     node.on_failure = lambda _failure: stop.event.set()
+    node.on_loaded = gc.freeze
     if not await _start_unless_stopped(node, stop):
         log.info("Stopped before the node was ready.")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from struct import Struct
 from typing import TypeAlias
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
@@ -24,8 +25,14 @@ BROKERS_RETENTION = -1
 
 VALUE_VERSION = 4
 """The version Kafka 4.3 writes: with the id of the topic."""
+PLAIN_VALUE = Struct(">hqiBqBBB16s")
+"""A value as nearly all are: version, offset, leader epoch, 1 (no metadata), time, 1 tagged field with the tag 0 and 16
+bytes: the topic's id."""
 _VALUE_VERSION_WITH_EXPIRY = 1
 _LAST_MS = (1 << 63) - 1
+_KIND = OffsetCommitKey.api_key.to_bytes(2)
+_SMALLEST_KEY = 2 + 2 + 2 + 4
+"""Its kind, the lengths of group and topic, and the partition."""
 
 
 @value
@@ -148,8 +155,12 @@ class CommittedOffsets:
         if producer is not None:
             self.pending.add(producer.producer_id, key.group, key.topic, key.partition, committed)
         else:
-            self.of_topic(key.group, key.topic)[key.partition] = committed
-            self.pending.written(key.group, key.topic, key.partition)
+            self.set(key.group, key.topic, key.partition, committed)
+
+    def set(self, group_id: str, topic: str, index: int, committed: CommittedOffset) -> None:
+        """It was committed outside of transactions."""
+        self.of_topic(group_id, topic)[index] = committed
+        self.pending.written(group_id, topic, index)
 
     def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
         """What the transaction has pending is an offset as any other from now on, or is gone."""
@@ -229,6 +240,26 @@ class CommittedOffsets:
                 gone[group_id, index] = None
         for group_id, index in gone:
             yield offset_tombstone(group_id, topic, index)
+
+
+def read_plain(key: bytes, content: bytes) -> tuple[str, str, int, CommittedOffset] | None:
+    """Group, topic, partition and offset of an encoded record as nearly all are; None if it is another one."""
+    if len(content) != PLAIN_VALUE.size or len(key) < _SMALLEST_KEY:
+        return None
+    version, offset, leader_epoch, metadata, time_ms, tags, tag, size, topic_id = PLAIN_VALUE.unpack(content)
+    if version != VALUE_VERSION or metadata != 1 or (tags, tag, size) != (1, 0, 16):
+        return None
+    group_end = 4 + (key[2] << 8 | key[3])
+    topic_end = len(key) - 4
+    kind, between = key[:2], key[group_end : group_end + 2]
+    if kind != _KIND or len(between) < 2 or group_end + 2 + (between[0] << 8 | between[1]) != topic_end:
+        return None
+    try:
+        group_id, topic = key[4:group_end].decode(), key[group_end + 2 : topic_end].decode()
+    except UnicodeDecodeError:
+        return None
+    committed = CommittedOffset(offset, leader_epoch, "", time_ms, NO_EXPIRY, topic_id)
+    return group_id, topic, int.from_bytes(key[topic_end:], signed=True), committed
 
 
 def _unstable(index: int) -> OffsetFetchResponsePartitions:

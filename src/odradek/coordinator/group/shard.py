@@ -19,7 +19,7 @@ from odradek.coordinator.group.consumer_groups import ConsumerGroups
 from odradek.coordinator.group.group import Group
 from odradek.coordinator.group.joining import Join, Joiner
 from odradek.coordinator.group.kinds import GROUP_RECORDS
-from odradek.coordinator.group.offsets import CommittedOffsets, offset_tombstone
+from odradek.coordinator.group.offsets import CommittedOffsets, offset_tombstone, read_plain
 from odradek.coordinator.group.rebalance import (
     JOIN,
     SESSION,
@@ -175,12 +175,27 @@ class GroupShard:
     def _replay_offset(
         self, key: OffsetCommitKey, content: OffsetCommitValue | None, producer: ProducerKey | None = None
     ) -> None:
-        if content is not None and key.group not in self.groups:
-            # Somebody who commits without being a member: a group of offsets alone.
-            self.groups[key.group] = ClassicGroup(key.group, now_ms=content.commit_timestamp)
-        if self._loading and content is not None and not self._may_exist(content.topic_id):
-            self._to_forget[key.topic] = None
+        if content is not None:
+            self._meet(key.group, key.topic, content.topic_id, content.commit_timestamp)
         self.offsets.replay(key, content, producer)
+
+    def replay_encoded(self, key: bytes, content: bytes) -> bool:
+        """Offsets without metadata: hundreds of thousands of them are nothing unusual."""
+        found = read_plain(key, content)
+        if found is None:
+            return False
+        group_id, topic, index, committed = found
+        self._meet(group_id, topic, committed.topic_id, committed.commit_timestamp_ms)
+        self.offsets.set(group_id, topic, index, committed)
+        return True
+
+    def _meet(self, group_id: str, topic: str, topic_id: Uuid, now_ms: int) -> None:
+        """A group has committed an offset of that topic."""
+        if group_id not in self.groups:
+            # Somebody who commits without being a member: a group of offsets alone.
+            self.groups[group_id] = ClassicGroup(group_id, now_ms=now_ms)
+        if self._loading and not self._may_exist(topic_id):
+            self._to_forget[topic] = None
 
     def _may_exist(self, topic_id: Uuid) -> bool:
         """Whoever leads this log knows of every topic in it, also of those deleted while nobody coordinated."""

@@ -7,10 +7,9 @@ field; a test holds the two equal.
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
-from odradek.coordinator.group.offsets import VALUE_VERSION, offset_value
+from odradek.coordinator.group.offsets import PLAIN_VALUE, VALUE_VERSION, offset_value
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.record_format import encode_key, encode_value
 from odradek.coordinator.shard import Moment
@@ -27,8 +26,6 @@ PartitionCommit: TypeAlias = tuple[int, int, int, str]
 MAX_KEYS_KEPT = 10_000
 """Keys of the log that need not be encoded again: a group commits the same partitions over and over."""
 
-_VALUE = Struct(">hqiBqBBB16s")
-"""Version, offset, leader epoch, 1 (no metadata), time, 1 tagged field with the tag 0 and 16 bytes: the topic's id."""
 _NO_ATTRIBUTES_SAME_TIME = b"\0\0"
 _NO_HEADERS = b"\0"
 
@@ -61,7 +58,7 @@ class TopicCommit:
             content = (
                 _encode_value(offset, leader_epoch, metadata, topic_id, now_ms)
                 if metadata
-                else _VALUE.pack(VALUE_VERSION, offset, leader_epoch, 1, now_ms, 1, 0, 16, topic_id)
+                else PLAIN_VALUE.pack(VALUE_VERSION, offset, leader_epoch, 1, now_ms, 1, 0, 16, topic_id)
             )
             record = b"".join(
                 (

@@ -96,6 +96,9 @@ class TransactionShard:
 
     # The log.
 
+    def replay_encoded(self, key: bytes, content: bytes) -> bool:
+        return False
+
     def replay(self, record: CoordinatorRecord, producer: ProducerKey | None) -> None:
         assert isinstance(record.key, TransactionLogKey)
         transactional_id = record.key.transactional_id

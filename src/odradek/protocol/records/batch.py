@@ -228,15 +228,24 @@ def decode_fields(batch: bytes | bytearray | memoryview) -> Iterator[list[Fields
         payload = decompress(header.compression, view[HEADER_SIZE:])
     else:
         payload = bytes(view[HEADER_SIZE:])
-    append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    found = decode_payload(payload, header.records_count, header.base_offset, header.base_timestamp)
+    if not header.attributes & TIMESTAMP_TYPE_BIT:
+        yield from found
+        return
+    for some in found:  # With the time of the append, which is what this batch's timestamps are.
+        yield [(key, content, headers, header.max_timestamp, offset) for key, content, headers, _, offset in some]
+
+
+def decode_payload(payload: bytes, count: int, base_offset: int = 0, base_timestamp: int = 0) -> Iterator[list[Fields]]:
+    """The same, where the header has been read and its payload unpacked; timestamps are those of the records."""
     index = position = 0
     most = _FIRST_RECORDS
     read_natively = native.decode
-    while index < header.records_count:
-        wanted = min(most, header.records_count - index)
+    while index < count:
+        wanted = min(most, count - index)
         some: list[Fields] = []
         if read_natively is not None:
-            some, position = read_natively(payload, position, wanted, header.base_offset, header.base_timestamp)
+            some, position = read_natively(payload, position, wanted, base_offset, base_timestamp)
             if not some:
                 read_natively = None  # It is unusual, and those behind it are not many: not worth a way of their own.
                 continue
@@ -244,23 +253,15 @@ def decode_fields(batch: bytes | bytearray | memoryview) -> Iterator[list[Fields
             try:
                 while len(some) < wanted:
                     if position >= len(payload):
-                        number = index + len(some)
-                        raise malformed(f"a batch declares {header.records_count} records and holds {number}")
-                    fields, position = read_fields(payload, position, header.base_offset, header.base_timestamp)
+                        raise malformed(f"a batch declares {count} records and holds {index + len(some)}")
+                    fields, position = read_fields(payload, position, base_offset, base_timestamp)
                     some.append(fields)
             except KafkaError:
                 if some:
-                    yield _timed(some, append_time)
+                    yield some
                 raise
         index += len(some)
         most = _MORE_RECORDS
-        yield _timed(some, append_time)
+        yield some
     if position != len(payload):
-        raise malformed(f"{len(payload) - position} bytes behind the {header.records_count} declared records")
-
-
-def _timed(some: list[Fields], append_time: int | None) -> list[Fields]:
-    """With the time of the append, where that is what a batch's timestamps are."""
-    if append_time is None:
-        return some
-    return [(key, content, headers, append_time, offset) for key, content, headers, _, offset in some]
+        raise malformed(f"{len(payload) - position} bytes behind the {count} declared records")

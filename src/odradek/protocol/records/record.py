@@ -117,19 +117,6 @@ def read_fields(data: bytes | memoryview, position: int, base_offset: int, base_
     return (key, content, tuple(headers), base_timestamp + timestamp_delta, base_offset + offset_delta), end
 
 
-def read_key_and_value(data: bytes, position: int) -> tuple[bytes | None, bytes | None, int]:
-    """Of the record at this position, and the position behind it; for whoever reads many and needs no more of them."""
-    length, position = read_varint(data, position)
-    end = position + length
-    if length < 0 or end > len(data):
-        raise malformed(f"a record of {length} bytes in a batch with {len(data) - position} bytes left")
-    _, at = read_varint(data, position + 1)
-    _, at = read_varint(data, at)
-    key, at = _read_nullable(data, at, end)
-    content, _ = _read_nullable(data, at, end)
-    return key, content, end
-
-
 def _write_nullable(out: bytearray, content: bytes | None) -> None:
     if content is None:
         out.append(1)  # Zigzag of -1.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.coordinator.record_format import partition_for
@@ -39,7 +40,10 @@ ShardT = TypeVar("ShardT", bound=Shard)
 log = logging.getLogger(__name__)
 
 LOAD_CHUNK_BYTES = 256 * 1024
-"""Read between two turns of the loop; larger ones would keep it for longer than clients should notice."""
+"""Read of a log at a time; larger pieces would keep the loop for longer than clients should notice."""
+
+LOAD_SLICE_MS = 2
+"""After so long loads give way to the rest of the node: a millisecond that the clock does not show, and a step more."""
 
 
 class TopicCreator(Protocol):
@@ -79,7 +83,11 @@ class Coordinator(ABC, Generic[ShardT]):
         self._clock = world.clock
         self._topics = topics
         self._runners: dict[int, ShardRunner[ShardT]] = {}
-        self._loads: dict[asyncio.Task[None], None] = {}
+        self._to_load: deque[ShardRunner[ShardT]] = deque()
+        self._loads: asyncio.Task[None] | None = None
+        self._slice_began_ms = 0
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Told again and again while a log is loaded, of which there may be a million things to keep."""
         self._creation: asyncio.Task[None] | None = None
         self._partitions = topic.num_partitions
         self._image = EMPTY_IMAGE
@@ -232,15 +240,31 @@ class Coordinator(ABC, Generic[ShardT]):
         except Exception as failure:  # noqa: BLE001 - whatever breaks costs this shard
             self.give_up(runner, failure)
             return
-        task = asyncio.create_task(self._load_in_turns(runner))
-        self._loads[task] = None
-        task.add_done_callback(self._loads.pop)
+        self._to_load.append(runner)
+        if self._loads is None:
+            self._loads = asyncio.create_task(self._load_all())
+
+    async def _load_all(self) -> None:
+        """One after the other: if each had a slice between two turns of the loop, they would keep it for long."""
+        try:
+            while self._to_load:
+                await self._load_in_turns(self._to_load.popleft())
+        finally:
+            self._loads = None
+
+    def slice_is_over(self) -> bool:
+        return self._clock.monotonic_ms() - self._slice_began_ms >= LOAD_SLICE_MS
 
     async def give_way(self) -> None:
-        """Between two pieces of a log that is being loaded, others get their turn."""
+        """Between two slices of a log that is being loaded, others get their turn."""
+        self.on_loaded()
         await asyncio.sleep(0)
+        self._slice_began_ms = self._clock.monotonic_ms()
 
     async def _load_in_turns(self, runner: ShardRunner[ShardT]) -> None:
+        if runner.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return  # It has resigned while others were loaded.
+        self._slice_began_ms = self._clock.monotonic_ms()
         try:
             await runner.load(min(self.load_buffer_bytes, LOAD_CHUNK_BYTES))
         except (KafkaError, MalformedFrame) as failure:
@@ -271,9 +295,9 @@ class Coordinator(ABC, Generic[ShardT]):
 
     async def close(self) -> None:
         """Let everyone go who waits; nothing is written after this."""
-        for task in list(self._loads):
-            task.cancel()
-        if self._loads:
-            await asyncio.wait(list(self._loads))
+        self._to_load.clear()
+        if self._loads is not None:
+            self._loads.cancel()
+            await asyncio.wait([self._loads])
         for index in list(self._runners):
             self._drop(index)

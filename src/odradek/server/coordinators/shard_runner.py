@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from odradek.coordinator.record_format import Newest, client_error, encode_batch
@@ -41,9 +41,6 @@ Decide: TypeAlias = Callable[[ShardT, Ticket, Moment], CoordinatorDecision]
 
 MAX_EXPIRIES_PER_TURN = 100
 """Decisions that one firing of a shard's timer makes before others get their turn."""
-
-MAX_REPLAYS_PER_TURN = 500
-"""Records of a log that is being loaded: some milliseconds' work."""
 
 MAX_GATHERED = 100
 """Of one batch; what each of them brings along is bounded already."""
@@ -120,6 +117,15 @@ class ShardRunner(Generic[ShardT]):
         Up to its end, since a leader commits all that it holds; answers wait for that. Others get their turn meanwhile,
         and what they do may end this: a shard that has resigned must never begin beside the one that came after it.
         """
+        for _ in self._replayed(chunk_bytes):
+            if self._coordinator.slice_is_over():
+                await self._coordinator.give_way()
+                if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    return
+        self.begin()
+
+    def _replayed(self, chunk_bytes: int) -> Iterator[None]:
+        """The load in steps, of which each takes well below a millisecond."""
         partition_log = self.hosted.partition.log
         newest = Newest()
         offset: int = partition_log.log_start_offset
@@ -128,21 +134,13 @@ class ShardRunner(Generic[ShardT]):
                 read = partition_log.read(
                     offset, max_bytes=chunk_bytes, end_offset=partition_log.log_end_offset, minimum_one=True
                 )
-                records = read.records.read() if isinstance(read.records, FileSlice) else read.records
-            end = newest.add(records)
-            if end is None:
+                # Of its own, since the log goes on between two steps.
+                records = read.records.read() if isinstance(read.records, FileSlice) else bytes(read.records)
+            yield from newest.add(records)
+            if newest.end_offset is None:
                 break
-            offset = end
-            await self._coordinator.give_way()
-            if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                return
-        for number, (record, producer) in enumerate(newest.records(self.shard.kinds), start=1):
-            self.shard.replay(record, producer)
-            if number % MAX_REPLAYS_PER_TURN == 0:
-                await self._coordinator.give_way()
-                if self.state is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    return
-        self.begin()
+            offset = newest.end_offset
+        yield from newest.replay_into(self.shard)
 
     def begin(self) -> None:
         """All that is in the log has been replayed."""

@@ -86,8 +86,15 @@ def test_a_group_outlives_its_coordinator() -> None:
     rig.run(run)
 
 
-def test_while_a_shard_is_loaded_requests_are_put_off() -> None:
+def load_in_small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get their turn after each step, and every record is one."""
+    monkeypatch.setattr(GroupCoordinator, "slice_is_over", lambda self: True)
+    monkeypatch.setattr("odradek.coordinator.record_format.MAX_REPLAYED_BYTES", 0)
+
+
+def test_while_a_shard_is_loaded_requests_are_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
+    load_in_small_slices(monkeypatch)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -369,7 +376,7 @@ def elect_elsewhere_and_back(rig: Rig, hosted: HostedPartition) -> None:
 def test_a_load_that_leadership_has_left_comes_to_nothing(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or two shards would run on one log, and the one that nobody talks to would end its members' sessions."""
     rig = Rig(properties=QUICK | {"offsets.load.buffer.size": "100"})
-    monkeypatch.setattr("odradek.server.coordinators.shard_runner.MAX_REPLAYS_PER_TURN", 1)
+    load_in_small_slices(monkeypatch)
 
     async def run() -> None:
         client = await node_with_topic(rig)
@@ -594,7 +601,7 @@ def test_a_replay_that_breaks_loads_the_shard_anew(way: str, monkeypatch: pytest
 
 def test_a_log_that_breaks_whoever_loads_it_stops_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(properties=QUICK)
-    broken = Broken(monkeypatch, GroupShard, "replay", lambda record, producer: str(record.key.group))
+    broken = Broken(monkeypatch, GroupShard, "replay_encoded", lambda key, content: key[4:5].decode())
 
     async def run() -> None:
         client = await node_with_topic(rig)

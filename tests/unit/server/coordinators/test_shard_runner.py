@@ -12,6 +12,7 @@ from tests.unit.server.rig import Rig
 from tests.unit.server.transactions import UNVERIFIED
 
 from odradek.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
+from odradek.coordinator.record_format import encode_batch
 from odradek.coordinator.shard import (
     CoordinatorDecision,
     CoordinatorRecord,
@@ -23,12 +24,14 @@ from odradek.coordinator.shard import (
 from odradek.decisions import Ticket
 from odradek.ids import NodeId
 from odradek.metadata.image import Changes, Image
+from odradek.ports import Clock
 from odradek.protocol.codec import Struct
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
-from odradek.server.coordinators.coordinator import Coordinator, StateTopic
+from odradek.server.coordinators.coordinator import LOAD_SLICE_MS, Coordinator, StateTopic
 from odradek.server.coordinators.shard_runner import Decide, ShardRunner
 from odradek.server.waiting.deferred import Deferred
+from odradek.storage.validation import Origin
 from odradek.values import value
 
 PRODUCER, OTHER = ProducerKey(7, 1), ProducerKey(8, 0)
@@ -59,6 +62,9 @@ class ToyShard:
         assert isinstance(record.value, OffsetCommitValue)
         numbers = self.numbers if producer is None else self.pending.setdefault(producer.producer_id, {})
         numbers[record.key.group] = record.value.offset
+
+    def replay_encoded(self, key: bytes, content: bytes) -> bool:
+        return False
 
     def replay_marker(self, producer: ProducerKey, committed: bool) -> None:
         ended = self.pending.pop(producer.producer_id, {})
@@ -274,5 +280,86 @@ def test_a_shard_that_resigns_tells_everybody_and_begins_nothing_more() -> None:
         ):
             with pytest.raises(KafkaError):
                 refused()
+
+    on_a_node(run)
+
+
+class LaboriousClock:
+    """Time passes where it is said to have been spent."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.spent_ms = 0.0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms() + int(self.spent_ms)
+
+
+def test_loads_keep_the_loop_for_a_slice_and_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many logs are loaded at once, and however large a batch of them is."""
+
+    async def run(rig: Rig) -> None:
+        toys = await toys_of(rig)
+        for letter in "ab":
+            record = setting(letter, 0)(toys.of(letter).shard, Ticket(1), toys.moment()).records[0]
+            key = record.key
+            assert isinstance(key, OffsetCommitKey)
+            for first in range(0, 20_000, 10_000):
+                keys = (
+                    OffsetCommitKey(group=f"{letter}{number}", topic="", partition=0)
+                    for number in range(first, first + 10_000)
+                )
+                batch = encode_batch([CoordinatorRecord(each, record.value) for each in keys], timestamp_ms=1)
+                rig.node.rooms.replicas.append(
+                    toys.of(letter).hosted, memoryview(batch), now_ms=1, origin=Origin.COORDINATOR, acks_all=True
+                )
+        assert toys.of("a").hosted is not toys.of("b").hosted
+        await toys.close()
+
+        clock = LaboriousClock(rig.world.clock)
+        replay = ToyShard.replay
+
+        def laborious(self: ToyShard, record: CoordinatorRecord, producer: ProducerKey | None) -> None:
+            clock.spent_ms += 0.005
+            replay(self, record, producer)
+
+        monkeypatch.setattr(ToyShard, "replay", laborious)
+        again = Toys(rig)
+        again._clock = clock
+        told = [0]
+        again.on_loaded = lambda: told.append(told[-1] + 1)
+        again.start(rig.node.rooms.image)
+        turns_ms = []
+        while ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in (again.of("a").state, again.of("b").state):
+            began_ms = clock.spent_ms
+            await asyncio.sleep(0)
+            turns_ms.append(clock.spent_ms - began_ms)
+        assert len(again.of("a").shard.numbers) == len(again.of("b").shard.numbers) == 20_000
+        assert clock.spent_ms == pytest.approx(200)
+        assert max(turns_ms) < LOAD_SLICE_MS + 1 + 1
+        assert told[-1] > 200 / (LOAD_SLICE_MS + 2)
+        await again.close()
+
+    on_a_node(run)
+
+
+def test_a_shard_that_has_resigned_while_others_were_loaded_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(rig: Rig) -> None:
+        toys = await toys_of(rig)
+        for letter in "ab":
+            await toys.of(letter).ask(setting(letter, 1))
+        await toys.close()
+        monkeypatch.setattr(Toys, "slice_is_over", lambda self: True)
+        again = Toys(rig)
+        again.start(rig.node.rooms.image)
+        first, second = again._to_load
+        second.resign()
+        await asyncio.sleep(0.1)
+        assert (first.state, second.state) == (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
+        assert not second.shard.numbers
+        await again.close()
 
     on_a_node(run)
