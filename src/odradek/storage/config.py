@@ -71,6 +71,11 @@ class LogConfig:
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment is closed: only then can it be compacted, which may be due sooner."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
 
 KAFKA_DEFAULTS = LogConfig()
 

@@ -25,7 +25,11 @@ class Deletions:
         for path in [*segment.paths(), *extra_paths]:
             self._disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
-        self._waiting.append((deadline_ms, renamed, segment))
+        self.renamed(segment, renamed, deadline_ms)
+
+    def renamed(self, segment: Segment, paths: list[str], deadline_ms: int) -> None:
+        """The same for one whose files have these names already."""
+        self._waiting.append((deadline_ms, paths, segment))
 
     def purge(self, now_ms: int) -> int | None:
         """Unlink what is due; the next deadline, if there is one."""

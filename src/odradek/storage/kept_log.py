@@ -44,9 +44,11 @@ class KeptLog:
         "_snapshot_offset",
         "_told_ms",
         "_verbatim",
+        "cleaned_offset",
         "directory",
         "flushes_on_append",
         "high_watermark",
+        "keep_cleaned_offset",
         "keep_log_start",
         "keep_recovery_point",
         "leader_epochs",
@@ -94,6 +96,10 @@ class KeptLog:
         could have unsynced segments be trusted;"""
         self.keep_log_start: Callable[[], None] = lambda: None
         """likewise for the log start offset, before the log begins anew below it."""
+        self.cleaned_offset: int = 0
+        """Below it every key has but one record, if the log is compacted;"""
+        self.keep_cleaned_offset: Callable[[], None] = lambda: None
+        """to be called when it has gone back, since what comes instead of what was cut is not clean."""
         self.leader_epochs = opened.leader_epochs
         self.producers = opened.producers
         self._snapshot_offset = opened.snapshot_offset
@@ -152,6 +158,11 @@ class KeptLog:
         if unstable is None or unstable > self.high_watermark:
             return self.high_watermark
         return Offset(max(unstable, self.log_start_offset))
+
+    @property
+    def cuts(self) -> int:
+        """How often it was cut since it was opened: what was learnt of it before may not hold after."""
+        return self._segments.cuts
 
     @property
     def unflushed_messages(self) -> int:
@@ -245,6 +256,18 @@ class KeptLog:
                 self.leader_epochs.truncate_from_start(self.log_start_offset)
             self._place_high_watermark(self.high_watermark)
         return count
+
+    def replace_segments(self, old: Sequence[Segment], *, size: int, now_ms: int) -> bool:
+        """Put what a cleaning has left of these segments in their place, as `Segments.replace` does it."""
+        cleaned = Segment(
+            self._disk,
+            self.directory,
+            old[0].base_offset,
+            size=size,
+            now_ms=old[-1].created_ms,
+            config=self._config,
+        )
+        return self._segments.replace(old, cleaned, deadline_ms=now_ms + self._config.file_delete_delay_ms)
 
     def purge_deleted(self, now_ms: int) -> int | None:
         """Unlink files whose `file.delete.delay.ms` is over; when the next ones are due."""
@@ -355,7 +378,7 @@ class KeptLog:
 
     def _draw_roll_jitter(self) -> None:
         """Once for each segment, as Kafka does: another `segment.jitter.ms` counts from the next one on."""
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.roll_ms)
         self._segments.active.roll_jitter_ms = self._draw(jitter_ms) if jitter_ms > 0 else 0
 
     def _set_roll_timestamp(self, first_timestamp: int) -> None:
@@ -363,7 +386,7 @@ class KeptLog:
         active = self._segments.active
         active.rolls_from_ms = first_timestamp
         if first_timestamp >= 0:
-            active.roll_timestamp = first_timestamp + self._config.segment_ms - active.roll_jitter_ms
+            active.roll_timestamp = first_timestamp + self._config.roll_ms - active.roll_jitter_ms
         else:
             active.roll_timestamp = LONG_MAX
 
@@ -371,7 +394,7 @@ class KeptLog:
         active = self._segments.active
         if active.roll_timestamp != LONG_MAX:
             return now_ms > active.roll_timestamp
-        return now_ms - active.created_ms > self._config.segment_ms - active.roll_jitter_ms
+        return now_ms - active.created_ms > self._config.roll_ms - active.roll_jitter_ms
 
     def _place_high_watermark(self, offset: int) -> None:
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
@@ -387,6 +410,9 @@ class KeptLog:
         if self.recovery_point > self.log_end_offset:
             self._overstated = max(self._overstated, self.recovery_point)
             self.recovery_point = self.log_end_offset
+        if self.cleaned_offset > self.log_end_offset:
+            self.cleaned_offset = self.log_end_offset
+            self.keep_cleaned_offset()
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         try:
             self.leader_epochs.save(self.log_end_offset)

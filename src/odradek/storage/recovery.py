@@ -431,8 +431,9 @@ def _finish_swaps(disk: Disk, directory: str, names: list[str]) -> None:
     for log_name in (name for name in swapped if offset_of(name, LOG_SUFFIX) is not None):
         base = int(log_name.removesuffix(LOG_SUFFIX))
         last = _last_offset(disk, f"{directory}/{log_name}{SWAP_SUFFIX}", base)
-        replaced = [offset for name in names if (offset := offset_of(name, LOG_SUFFIX)) is not None]
-        _remove_segments(disk, directory, [offset for offset in replaced if base <= offset <= last])
+        # Of the segments that were being removed, some may be gone but for an index: it is none of what comes instead.
+        replaced = {offset: None for suffix in SEGMENT_SUFFIXES for offset in _offsets(names, suffix)}
+        _remove_segments(disk, directory, sorted(offset for offset in replaced if base <= offset <= last))
     for name in swapped:
         disk.rename(f"{directory}/{name}{SWAP_SUFFIX}", f"{directory}/{name}")
 

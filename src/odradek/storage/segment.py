@@ -330,8 +330,11 @@ class Segment:
 
     def paths(self) -> list[str]:
         """Its files that exist."""
-        candidates = [self._stem + suffix for suffix in SEGMENT_SUFFIXES]
-        return [path for path in candidates if self._disk.exists(path)]
+        return [path for path in self.possible_paths() if self._disk.exists(path)]
+
+    def possible_paths(self) -> list[str]:
+        """All files that a segment may have, the one with the batches first."""
+        return [self._stem + suffix for suffix in SEGMENT_SUFFIXES]
 
     def sync(self) -> None:
         """Block until the batches, the aborted transactions and, of a sealed segment, the indexes are on the device.

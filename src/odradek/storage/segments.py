@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from odradek.ports import Disk
 from odradek.storage.config import LogConfig
 from odradek.storage.deletion import Deletions
-from odradek.storage.file_names import snapshot_path
+from odradek.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, snapshot_path
 from odradek.storage.segment import Segment
 
 
@@ -113,6 +114,41 @@ class Segments:
         """Delete the oldest ones; their files can be read until the deadline."""
         self._drop(0, count, deadline_ms)
 
+    def replace(self, old: Sequence[Segment], cleaned: Segment, *, deadline_ms: int) -> bool:
+        """Put a segment that compaction has made in the place of those it was made from; False if not all are here.
+
+        Its files are complete, on the device, and end in `.cleaned`. Whoever reads the old ones may finish until the
+        deadline. A crash between any two steps leaves what the next start undoes, up to the first rename, or completes;
+        an error undoes them.
+        """
+        first = next((number for number, segment in enumerate(self.all) if segment is old[0]), None)
+        if first is None or self.active in old or not _are_the_same(self.all[first : first + len(old)], old):
+            return False
+        paths = [path for path in cleaned.possible_paths() if self._disk.exists(path + CLEANED_SUFFIX)]
+        outdated = [segment.paths() for segment in old]
+        for segment, its_paths in zip(old[1:], outdated[1:], strict=True):  # The first one's is that of the new one.
+            snapshot = snapshot_path(self._directory, segment.base_offset)
+            its_paths += [snapshot] if self._disk.exists(snapshot) else []
+        renames = [(path + CLEANED_SUFFIX, path + SWAP_SUFFIX) for path in paths]
+        renames += [(path, path + DELETED_SUFFIX) for its_paths in outdated for path in its_paths]
+        renames += [(path + SWAP_SUFFIX, path) for path in paths]
+        for segment in old:
+            segment.deleted = True  # Before, for the sake of a worker that syncs it.
+        try:
+            self._rename_all(renames)
+        except OSError:
+            for segment in old:
+                segment.deleted = False
+            raise
+        for segment, its_paths in zip(old, outdated, strict=True):
+            self._deletions.renamed(segment, [path + DELETED_SUFFIX for path in its_paths], deadline_ms)
+        cleaned.use_index_files()
+        self.all[first : first + len(old)] = [cleaned]
+        self._bases[first : first + len(old)] = [cleaned.base_offset]
+        self._sealed_bytes += cleaned.size - sum(segment.size for segment in old)
+        self._marked_segment = None
+        return True
+
     def truncate(self, offset: int, *, deadline_ms: int) -> int:
         """Cut everything from this offset on, which some segment must hold; the offset behind what is left."""
         self.cuts += 1
@@ -151,6 +187,18 @@ class Segments:
             self._marked_position = position
         return position
 
+    def _rename_all(self, renames: list[tuple[str, str]]) -> None:
+        """In this order; all of them, or none if there is an error."""
+        done: list[tuple[str, str]] = []
+        try:
+            for before, after in renames:
+                self._disk.rename(before, after)
+                done.append((before, after))
+        except OSError:
+            for before, after in reversed(done):
+                self._disk.rename(after, before)
+            raise
+
     def _add(self, segment: Segment) -> None:
         self.all.append(segment)
         self._bases.append(segment.base_offset)
@@ -165,3 +213,7 @@ class Segments:
                 self._sealed_bytes -= segment.size
         del self.all[start:end]
         del self._bases[start:end]
+
+
+def _are_the_same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
