@@ -220,6 +220,8 @@ def value_text(given: ConfigValue) -> str | None:
             return "true" if given else "false"
         case tuple():
             return ",".join(given)
+        case float():
+            return repr(given).upper().replace("E+", "E")  # As Java writes the large and the small ones.
         case _:
             return str(given)
 

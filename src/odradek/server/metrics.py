@@ -51,6 +51,7 @@ def families(rooms: Rooms) -> Iterator[Family]:
     """Everything there is to tell."""
     yield from _topics(rooms)
     yield from _logs(rooms)
+    yield from _cleaner(rooms)
     yield from _replica_manager(rooms)
     yield from _controller(rooms)
     yield from _requests(rooms)
@@ -104,6 +105,50 @@ def _logs(rooms: Rooms) -> Iterator[Family]:
         yield Family(f"kafka_log_log_{name}", GAUGE, doc, tuple(samples))
     offline = sum(not directory.online for directory in rooms.replicas.directories)
     yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.", offline)
+
+
+def _cleaner(rooms: Rooms) -> Iterator[Family]:
+    """LogCleaner and LogCleanerManager: compaction, of which a round is one log cleaned once."""
+    cleaner = rooms.cleaner
+    last = cleaner.last_cleanings
+    prefix = "kafka_log_logcleaner_"
+    for name, doc, number in (
+        (
+            "cleaner_recopy_percent",
+            "What the last rounds have left, of a hundred bytes.",
+            100 * sum(each.bytes_written for each in last) // max(sum(each.bytes_read for each in last), 1),
+        ),
+        (
+            "max_buffer_utilization_percent",
+            "How full the memory for keys was in the fullest of the last rounds.",
+            int(100 * max((each.buffer_utilization for each in last), default=0.0)),
+        ),
+        (
+            "max_clean_time_secs",
+            "How long the longest of the last rounds has taken.",
+            max((each.duration_ms for each in last), default=0) // 1000,
+        ),
+        (
+            "max_compaction_delay_secs",
+            "By how much a record has outlived max.compaction.lag.ms.",
+            cleaner.max_overdue_ms // 1000,
+        ),
+        ("deadthreadcount", "Cleaners that have ended by an error.", cleaner.dead_count),
+    ):
+        yield _gauge(prefix + name, doc, number)
+    prefix = "kafka_log_logcleanermanager_"
+    percent = int(100 * cleaner.max_dirty_ratio)
+    yield _gauge(prefix + "max_dirty_percent", "How much of the dirtiest log is new since it was cleaned.", percent)
+    yield _gauge(prefix + "time_since_last_run_ms", "Since it was looked what there is to clean.", cleaner.idle_ms)
+    left = cleaner.uncleanable()
+    counts: list[Sample] = [("", (("logdirectory", path),), len(hosted)) for path, hosted in left.items()]
+    doc = "Partitions that are not compacted, since something in them cannot be read."
+    yield Family(prefix + "uncleanable_partitions_count", GAUGE, doc, tuple(counts))
+    sizes: list[Sample] = [
+        ("", (("logdirectory", path),), sum(each.partition.log.size_bytes for each in hosted))
+        for path, hosted in left.items()
+    ]
+    yield Family(prefix + "uncleanable_bytes", GAUGE, "Bytes of such partitions.", tuple(sizes))
 
 
 def _replica_manager(rooms: Rooms) -> Iterator[Family]:

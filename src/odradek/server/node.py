@@ -48,6 +48,7 @@ from odradek.server.membership.last_lives import LastLives
 from odradek.server.membership.lifecycle import BrokerLifecycle, ControllerRegistrar, RegistrationRefused, Self
 from odradek.server.net.buffers import BufferPool
 from odradek.server.net.listeners import Listeners
+from odradek.server.partitions.cleaner import LogCleaner
 from odradek.server.partitions.directory_assignments import DirectoryAssignments
 from odradek.server.partitions.directory_choices import DirectoryChoices
 from odradek.server.partitions.fetch_sessions import FetchSessions
@@ -184,6 +185,7 @@ class Node:
             self.config, self.rooms.replicas, LogChores(self.world.clock, self.rooms.replicas)
         )
         self._housekeeping.start()
+        self.rooms.cleaner.start()
         await self.rooms.lifecycle.unfence()
         await self._until(lambda image: not image.cluster.brokers[self.node_id].fenced)
         self.rooms.listeners.serve(self.config.broker_listeners)
@@ -264,6 +266,7 @@ class Node:
     async def _close_rooms(self) -> None:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
+            await self.rooms.cleaner.stop()
         for coordinator in self._coordinators:
             await coordinator.close()
         self.rooms.fetchers.close()
@@ -411,6 +414,7 @@ class Node:
     def _open_replicas(self) -> None:
         """A node that is no broker has them, too, and hosts nothing."""
         self.rooms.replicas = Replicas(self.config, self.world, self._directories, self.rooms.containment)
+        self.rooms.cleaner = LogCleaner(self.config, self.world, self.rooms.replicas)
         self._hosting = Hosting(
             self.config,
             self.world,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from odradek.server.following.fetchers import Fetchers
     from odradek.server.membership.lifecycle import BrokerLifecycle
     from odradek.server.net.listeners import Listeners
+    from odradek.server.partitions.cleaner import LogCleaner
     from odradek.server.partitions.fetch_sessions import FetchSessions
     from odradek.server.partitions.fetch_wakeups import FetchWakeups
     from odradek.server.partitions.isr_changes import IsrChanges
@@ -77,6 +78,7 @@ class Rooms:
         self.lifecycle: BrokerLifecycle
         self.producer_ids: ProducerIds
         self.replicas: Replicas
+        self.cleaner: LogCleaner
         self.fetchers: Fetchers
         self.isr_changes: IsrChanges
         self.groups: GroupCoordinator

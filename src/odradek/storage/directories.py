@@ -14,6 +14,7 @@ from contextlib import suppress
 from odradek.ids import Uuid
 from odradek.ports import Disk, Entropy
 from odradek.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -45,7 +46,12 @@ STRAY_SUFFIX = "-stray"
 
 _MAX_NAME_LENGTH = 255
 
-_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +174,8 @@ class LogDirectory:
             self._found_damage(what)
         log.keep_recovery_point = lambda: self.checkpoint_recovery_points(durable=True)
         log.keep_log_start = lambda: self.checkpoint_log_starts(durable=True)
+        log.cleaned_offset = 0 if is_brought_back else self._written[CLEANER_OFFSET_CHECKPOINT].get(key, 0)
+        log.keep_cleaned_offset = self.checkpoint_cleaned
         self._brought_back.pop(key, None)
         self._on_disk[key] = None
         self._open[key] = log
@@ -236,6 +244,11 @@ class LogDirectory:
     def checkpoint_high_watermarks(self, *, durable: bool = False) -> None:
         watermarks = {key: int(log.high_watermark) for key, log in self._open.items()}
         self._write(HIGH_WATERMARK_CHECKPOINT, watermarks, durable=durable)
+
+    def checkpoint_cleaned(self) -> None:
+        """Only those that were ever cleaned; a cleaning that is forgotten is merely done again."""
+        cleaned = {key: log.cleaned_offset for key, log in self._open.items() if log.cleaned_offset}
+        self._write(CLEANER_OFFSET_CHECKPOINT, cleaned, durable=False)
 
     def give_back_room(self) -> None:
         """There is none left: let go of what is reserved for logs that may grow."""

@@ -17,6 +17,7 @@ from odradek.configdef import (
     ConfigKey,
     ConfigTable,
     ConfigType,
+    ConfigValue,
     Dynamic,
     Range,
     unknown_key,
@@ -50,14 +51,11 @@ Sources: TypeAlias = list[tuple[ConfigSource, Mapping[str, str]]]
 _WITHOUT_EFFECT = {
     ConfigType.INT: """background.threads group.consumer.assignment.interval.ms
         group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
-        group.streams.assignment.interval.ms log.cleaner.io.buffer.size log.cleaner.threads
+        group.streams.assignment.interval.ms
         max.connection.creation.rate max.connections.per.ip num.io.threads num.network.threads
         num.recovery.threads.per.data.dir num.replica.fetchers share.coordinator.cached.buffer.max.bytes""",
-    ConfigType.LONG: """log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-        log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms log.local.retention.bytes
+    ConfigType.LONG: """log.local.retention.bytes
         log.local.retention.ms replica.alter.log.dirs.io.max.bytes.per.second""",
-    ConfigType.DOUBLE: """log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second
-        log.cleaner.min.cleanable.ratio""",
     ConfigType.STRING: "max.connections.per.ip.overrides",
     ConfigType.LIST: "metric.reporters",
     ConfigType.BOOLEAN: "unclean.leader.election.enable",
@@ -71,6 +69,7 @@ ACCEPTED_WITHOUT_EFFECT = ConfigTable(
 )
 """What Kafka lets a running broker change and this one does not act on: kept on record, with a warning in the log."""
 
+CLEANER_THREADS = "log.cleaner.threads"
 CORDONED = "cordoned.log.dirs"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -139,6 +138,7 @@ def check_broker_configs(config: NodeConfig, name: str, configs: Mapping[str, st
         try:
             values[key_name] = key.parse(text)
             check_logs(values)
+            _check_cleaner_threads(config.log_cleaner_threads, values[CLEANER_THREADS])
             if key_name == CORDONED and name:
                 check_cordoned(config, values[key_name])
         except ConfigError as wrong:
@@ -164,6 +164,23 @@ def _broker_id(name: str) -> int:
         return int(name)
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+
+
+def _check_cleaner_threads(current: int, wanted: ConfigValue) -> None:
+    """As Kafka does it: not by more than a half or to more than twice as many at a time."""
+    assert isinstance(wanted, int)
+    if wanted == current:
+        return
+    if wanted < 1:
+        raise ConfigError("Log cleaner threads should be at least 1", CLEANER_THREADS)
+    if wanted < current // 2:
+        raise ConfigError(
+            f"Log cleaner threads cannot be reduced to less than half the current value {current}", CLEANER_THREADS
+        )
+    if wanted > current * 2:
+        raise ConfigError(
+            f"Log cleaner threads cannot be increased to more than double the current value {current}", CLEANER_THREADS
+        )
 
 
 def _is_fixed(name: str) -> bool:

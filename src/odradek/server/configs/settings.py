@@ -5,6 +5,7 @@ Names, defaults and ranges are Kafka 4.3's. `docs/reference/configs.md` is writt
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Generic, TypeVar, overload
 
 from odradek.configdef import (
@@ -30,12 +31,13 @@ ValueT = TypeVar("ValueT")
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
-BOOLEAN, STRING, SHORT, INT, LONG, LIST = (
+BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.SHORT,
     ConfigType.INT,
     ConfigType.LONG,
+    ConfigType.DOUBLE,
     ConfigType.LIST,
 )
 REQUIRED: Any = object()
@@ -248,6 +250,45 @@ class NodeSettings:
     )
     log_initial_task_delay_ms = Setting[int](
         LONG, 30_000, "How long after the start the first look at the logs is.", Range(0), LOW, internal=True
+    )
+
+    # Logs: compaction
+    log_cleaner_enable = Setting[bool](BOOLEAN, True, "Whether topics with `cleanup.policy=compact` are compacted.")
+    log_cleaner_threads = Setting[int](INT, 1, "How many logs are compacted at a time.", Range(0), dynamic=True)
+    log_cleaner_backoff_ms = Setting[int](
+        LONG, 15_000, "How long the cleaner waits when there is nothing to clean.", Range(0), dynamic=True
+    )
+    log_cleaner_dedupe_buffer_size = Setting[int](
+        LONG,
+        134_217_728,
+        "How much memory the cleaner may use to remember keys, for all logs that are compacted at a time; a log with "
+        "more keys is cleaned in several rounds.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_size = Setting[int](
+        INT, 524_288, "How much the cleaner reads at once, for all logs likewise.", Range(0), dynamic=True
+    )
+    log_cleaner_io_buffer_load_factor = Setting[float](
+        DOUBLE, 0.9, "How full the memory for keys may become.", dynamic=True
+    )
+    log_cleaner_io_max_bytes_per_second = Setting[float](
+        DOUBLE, sys.float_info.max, "How many bytes a second the cleaner reads and writes at most.", dynamic=True
+    )
+    log_cleaner_min_cleanable_ratio = Setting[float](
+        DOUBLE, 0.5, "Which share of a compacted log must be new before it is cleaned.", Range(0, 1), dynamic=True
+    )
+    log_cleaner_min_compaction_lag_ms = Setting[int](
+        LONG, 0, "How long a record of a compacted topic stays at least.", Range(0), dynamic=True
+    )
+    log_cleaner_max_compaction_lag_ms = Setting[int](
+        LONG,
+        LONG_MAX,
+        "After how long a compacted log is cleaned, however little of it is new.",
+        Range(1),
+        dynamic=True,
+    )
+    log_cleaner_delete_retention_ms = Setting[int](
+        LONG, 86_400_000, "How long tombstones stay in a compacted log.", Range(0), dynamic=True
     )
 
     # Logs: defaults of every topic

@@ -151,11 +151,6 @@ NO_EFFECT = _known(
             log.dir.failure.timeout.ms num.replica.fetchers
             replica.socket.receive.buffer.bytes server.max.startup.time.ms
             socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms""",
-        "logs are not compacted yet": """
-            log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
-            log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-            log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-            log.cleaner.threads""",
         "tiered storage is not there": """
             follower.fetch.last.tiered.offset.enable log.local.retention.bytes log.local.retention.ms
             remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
