@@ -26,6 +26,17 @@ def test_the_cluster(kafka: Cli) -> None:
     assert ["Controller", "1"] in kafka.ok("cluster", "info").rows
 
 
+def test_features(kafka: Cli) -> None:
+    """Of which Kafka has more: their levels by release are known here, too."""
+    (shares,) = [each for each in kafka.json("feature", "describe")["features"] if each["feature"] == "share.version"]
+    assert (shares["level"], shares["min_supported"], shares["max_supported"]) == (1, 0, 1)
+    assert "INVALID_UPDATE_VERSION" in kafka.refused("feature", "upgrade", "-f", "share.version=9")
+    assert kafka.ok("feature", "downgrade", "-f", "share.version=0").out == "share.version downgraded from 1 to 0.\n"
+    raised = kafka.ok("feature", "upgrade", "--release-version", "4.3").out.splitlines()
+    assert "share.version upgraded from 0 to 1." in raised
+    assert "transaction.version is at 2 already." in raised
+
+
 def test_topics(kafka: Cli) -> None:
     kafka.ok("topic", "create", "cities", "--partitions", 3, "--config", "retention.ms=3600000")
     kafka.ok("produce", "cities", "--partition", 0, stdin="x" * 5000 + "\n")

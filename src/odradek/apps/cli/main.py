@@ -38,6 +38,7 @@ COMMANDS = {
     "cluster": ("look at a cluster as a whole, or run one on this machine", "odradek.apps.cli.cluster:declare"),
     "reassign": ("move partitions to other brokers", "odradek.apps.cli.reassign:declare"),
     "leader": ("let partitions have other leaders", "odradek.apps.cli.leader:declare"),
+    "feature": ("show, raise and lower the levels of features", "odradek.apps.cli.feature:declare"),
     "quorum": ("look at the quorum that keeps the cluster's metadata", "odradek.apps.cli.quorum:declare"),
     "log": ("look into log files without a broker", "odradek.apps.cli.log:declare"),
     "pipeline": ("run data pipelines on Spark", "odradek.apps.pipelines.options:declare"),
