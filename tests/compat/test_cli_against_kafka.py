@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import time
@@ -9,6 +10,9 @@ import time
 import pytest
 from bench.servers import Server
 from tests.integration.cli import PATIENCE_S, Cli
+
+from odradek.client import GroupMetadata, TopicPartition
+from odradek.clients import connect
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
@@ -115,3 +119,38 @@ def test_log_files_of_a_running_broker(kafka: Cli, apache_kafka: Server) -> None
     assert told["segments"] >= 2
     (shown,) = kafka.json("log", "dump", apache_kafka.data / "stored-0")
     assert 0 < shown["segments"][-1]["index_entries"] < 1000
+
+
+def test_log_files_of_transactions(kafka: Cli, apache_kafka: Server) -> None:
+    """As Kafka's coordinator and leaders write them."""
+
+    async def write() -> None:
+        async with connect(apache_kafka.bootstrap).producer({"transactional.id": "dumped"}) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.submit("dumped", b"kept")
+                await producer.send_offsets_to_transaction({TopicPartition("dumped", 0): 1}, GroupMetadata("dumpers"))
+            producer.begin_transaction()
+            await producer.submit("dumped", b"dropped")
+            await producer.flush()
+            await producer.abort_transaction()
+
+    kafka.ok("topic", "create", "dumped")
+    asyncio.run(write())
+    partition = apache_kafka.data / "dumped-0"
+    batches = kafka.json_lines("log", "dump", partition / f"{0:020d}.log")
+    assert [each["control_type"] for each in batches] == [None, "COMMIT", None, "ABORT"]
+    assert [each["coordinator_epoch"] for each in batches] == [None, 0, None, 0]
+    (aborted,) = kafka.json("log", "dump", partition / f"{0:020d}.txnindex")
+    assert (aborted["first_offset"], aborted["last_offset"], aborted["last_stable_offset"]) == (2, 3, 4)
+    logged = [
+        (record["value"]["transaction_status"], record["value"]["transaction_partitions"])
+        for path in apache_kafka.data.glob("__transaction_state-*/*.log")
+        for batch in kafka.json_lines("log", "dump", path, "--records")
+        for record in batch["records"]
+        if record["key"] == {"transactional_id": "dumped"}
+    ]
+    states = [state for state, _ in logged]
+    assert states[:2] == ["Empty", "Ongoing"]
+    assert states[-2:] == ["PrepareAbort", "CompleteAbort"]
+    assert {"topic": "dumped", "partition_ids": [0]} in logged[1][1]

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from tests.integration.cli import Cli
 
+from odradek.protocol.records.control import EndTxnMarker, end_txn_batch
+from odradek.storage import txn_index
 from odradek.testing import running_node
 
 FIRST = "00000000000000000000"
+PRODUCER = {"producer_id": 77, "producer_epoch": 3, "timestamp": 1000}
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cli, Path]:
         record = {"key": "k", "value": "x" * 1000, "headers": {"h": "1"}, "timestamp": 1000}
         cli.ok("produce", "logged", "--json", stdin=(json.dumps(record) + "\n") * 1500)
         cli.ok("produce", "logged", "--compression", "gzip", stdin="last\n")
+        cli.ok("consume", "logged", "--group", "readers", "--max-messages", 7)
     return cli, data
 
 
@@ -79,6 +83,62 @@ def test_indexes(made: tuple[Cli, Path]) -> None:
     times = cli.json("log", "dump", data / "logged-0" / f"{FIRST}.timeindex")
     assert times[0]["timestamp"] == 1000
     assert cli.ok("log", "dump", data / "logged-0" / f"{FIRST}.index").rows[0] == ["OFFSET", "POSITION"]
+
+
+def test_records_of_internal_topics(made: tuple[Cli, Path]) -> None:
+    cli, data = made
+    (offsets,) = [path for path in data.glob("__consumer_offsets-*/*.log") if path.stat().st_size]
+    records = [each for batch in cli.json_lines("log", "dump", offsets, "--records") for each in batch["records"]]
+    committed = [each for each in records if each["kind"] == "OffsetCommit"]
+    assert committed[-1]["key"] == {"group": "readers", "topic": "logged", "partition": 0}
+    assert committed[-1]["value"]["offset"] == 7
+    bare = [
+        each
+        for batch in cli.json_lines("log", "dump", offsets, "--records", "--decode", "none")
+        for each in batch["records"]
+    ]
+    assert [sorted(each) for each in bare] == [["headers", "key", "offset", "timestamp", "value"]] * len(records)
+    metadata = data / "__cluster_metadata-0" / f"{FIRST}.log"
+    batches = cli.json_lines("log", "dump", metadata, "--records")
+    kinds = [each["kind"] for batch in batches for each in batch["records"]]
+    assert {"LEADER_CHANGE", "FeatureLevel", "RegisterBroker", "Topic", "Partition"} <= set(kinds)
+    assert next(each["control_type"] for each in batches if each["control"]) == "LEADER_CHANGE"
+    (bootstrap, *_) = cli.json_lines("log", "dump", data / "bootstrap.checkpoint")
+    assert bootstrap["control_type"] == "SNAPSHOT_HEADER"
+
+
+def test_markers_of_transactions_and_their_index(cli: Cli, tmp_path: Path) -> None:
+    aborted = end_txn_batch(EndTxnMarker(committed=False, coordinator_epoch=4), **PRODUCER)
+    committed = end_txn_batch(EndTxnMarker(committed=True, coordinator_epoch=5), **PRODUCER)
+    committed[:8] = (1).to_bytes(8)  # Its base offset, which no checksum covers.
+    path = tmp_path / f"{FIRST}.log"
+    path.write_bytes(aborted + committed)
+    (tmp_path / f"{FIRST}.txnindex").write_bytes(txn_index.ENTRY.pack(0, 77, 0, 0, 1))
+    told = cli.json_lines("log", "dump", path)
+    assert [(each["control_type"], each["coordinator_epoch"]) for each in told] == [("ABORT", 4), ("COMMIT", 5)]
+    lines = cli.ok("log", "dump", path).out.splitlines()
+    assert lines[0].endswith("  producer 77:3  transactional  control ABORT  coordinator epoch 4")
+    assert '"coordinator_epoch": 5' in cli.ok("log", "dump", path, "--records").out
+    assert cli.json("log", "dump", tmp_path / f"{FIRST}.txnindex") == [
+        {"version": 0, "producer_id": 77, "first_offset": 0, "last_offset": 0, "last_stable_offset": 1}
+    ]
+    (directory,) = cli.json("log", "dump", tmp_path)
+    assert directory["segments"][0]["txn_index_entries"] == 1
+
+
+def test_producers_at_the_end(made: tuple[Cli, Path]) -> None:
+    """Of a clean stop."""
+    cli, data = made
+    newest = sorted(data.glob("logged-0/*.snapshot"))[-1]
+    told = cli.json("log", "dump", newest)
+    assert [(each["producer_epoch"], each["transaction_first_offset"]) for each in told] == [(0, None), (0, None)]
+    assert max(each["last_offset"] for each in told) == 1500
+    shown = cli.ok("log", "dump", newest)
+    assert shown.out.startswith("PRODUCER  EPOCH  COORDINATOR EPOCH")
+    assert [row[0] for row in shown.rows[1:]] == [str(each["producer_id"]) for each in told]
+    (cli.home / newest.name).write_bytes(newest.read_bytes()[:-1] + b"x")
+    sentence = cli.refused("log", "dump", cli.home / newest.name)
+    assert sentence.endswith("a producer snapshot's checksum does not match its content.")
 
 
 def test_what_is_well(made: tuple[Cli, Path]) -> None:

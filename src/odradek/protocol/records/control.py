@@ -69,8 +69,11 @@ def end_txn_batch(
 def read_end_txn_marker(batch: bytes | bytearray | memoryview) -> EndTxnMarker | None:
     """The marker in a control batch; None if the batch is of another kind, or compaction has emptied it."""
     record = next(decode_records(batch), None)
-    if record is None:
-        return None
+    return None if record is None else end_txn_marker(record)
+
+
+def end_txn_marker(record: Record) -> EndTxnMarker | None:
+    """What a control record says of a transaction's end; None if it is of another kind."""
     kind = control_type(record.key)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
