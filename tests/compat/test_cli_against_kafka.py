@@ -11,8 +11,12 @@ import pytest
 from bench.servers import Server
 from tests.integration.cli import PATIENCE_S, Cli
 
-from odradek.client import GroupMetadata, TopicPartition
-from odradek.clients import connect
+pytest.register_assert_rewrite("tests.integration.cli_transaction_cases")
+
+from tests.integration.cli_transaction_cases import CASES, Case  # noqa: E402
+
+from odradek.client import GroupMetadata, TopicPartition  # noqa: E402
+from odradek.clients import connect  # noqa: E402
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
@@ -119,6 +123,11 @@ def test_log_files_of_a_running_broker(kafka: Cli, apache_kafka: Server) -> None
     assert told["segments"] >= 2
     (shown,) = kafka.json("log", "dump", apache_kafka.data / "stored-0")
     assert 0 < shown["segments"][-1]["index_entries"] < 1000
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_transactions(case: Case, kafka: Cli) -> None:
+    case(kafka, case.__name__.replace("_", "-"))
 
 
 def test_log_files_of_transactions(kafka: Cli, apache_kafka: Server) -> None:

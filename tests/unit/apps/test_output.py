@@ -23,6 +23,7 @@ from odradek.apps.terminal.output import (
     harmless,
     plural,
     size_text,
+    span_text,
     table,
     time_text,
 )
@@ -79,6 +80,22 @@ def test_printable_texts_stay() -> None:
 )
 def test_sizes(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "text"),
+    [
+        (0, "0.0 s"),
+        (119_900, "119.9 s"),
+        (120_000, "2.0 min"),
+        (7_200_000, "2.0 h"),
+        (172_800_000, "2.0 d"),
+        (864_000_000, "10.0 d"),
+        (None, None),
+    ],
+)
+def test_spans(span_ms: int | None, text: str | None) -> None:
+    assert span_text(span_ms) == text
 
 
 def test_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.client.scripted import HOST, PORT, Ports, ScriptedBroker, play, settings
@@ -14,7 +15,10 @@ from odradek.client.leaders import LATEST
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -22,6 +26,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.messages.list_transactions import ListTransactionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
 SOON_MS = 4_000
@@ -163,6 +168,82 @@ def test_a_controller_that_does_not_answer() -> None:
         assert rig.took_ms <= 2 * SOON_MS + 200
         await rig.admin.list_topics()  # Another connection: it does not wait behind those.
         assert rig.took_ms <= 2 * SOON_MS + 400
+        await rig.admin.close()
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("served", "filters", "is_refused"),
+    [
+        (0, {}, False),
+        (0, {"longer_than_ms": 0}, True),
+        (1, {"longer_than_ms": 0}, False),
+        (1, {"pattern": "a.*"}, True),
+        (2, {"pattern": "a.*"}, False),
+    ],
+)
+def test_filters_that_a_broker_cannot_be_told_are_not_left_out(
+    served: int, filters: dict[str, Any], is_refused: bool
+) -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        rig = Rig(broker, ports)
+        rig.dead = None
+        announce = broker.answers[ApiKey.API_VERSIONS]
+        broker.answers[ApiKey.LIST_TRANSACTIONS] = lambda request: ListTransactionsResponse()
+
+        def older(request: Message) -> Message:
+            response = announce(request)
+            assert isinstance(response, ApiVersionsResponse)
+            for each in response.api_keys:
+                if each.api_key == ApiKey.LIST_TRANSACTIONS:
+                    each.max_version = served
+            return response
+
+        broker.answers[ApiKey.API_VERSIONS] = older
+        (told,) = (await rig.admin.list_transactions_by_broker(**filters)).values()
+        if is_refused:
+            assert isinstance(told, KafkaError)
+            assert told.code is ErrorCode.UNSUPPORTED_VERSION
+        else:
+            assert told == []
+        await rig.admin.close()
+
+    play(test)
+
+
+def test_a_state_that_a_broker_does_not_know_is_an_error() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        rig = Rig(broker, ports)
+        rig.dead = None
+        broker.answers[ApiKey.LIST_TRANSACTIONS] = lambda request: ListTransactionsResponse(
+            unknown_state_filters=["Lost"]
+        )
+        (told,) = (await rig.admin.list_transactions_by_broker(states=["Lost"])).values()
+        assert isinstance(told, KafkaError)
+        assert "Lost" in told.message
+        await rig.admin.close()
+
+    play(test)
+
+
+def test_who_fences_a_producer_waits_until_its_transaction_is_aborted() -> None:
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        rig = Rig(broker, ports)
+        rig.dead = None
+        codes = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+        broker.answers[ApiKey.FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(
+            coordinators=[Coordinator(key="pay", node_id=1, host=HOST, port=PORT)]
+        )
+        broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request: InitProducerIdResponse(
+            error_code=codes.pop(0), producer_id=5, producer_epoch=3
+        )
+        assert await rig.admin.fence_producer("pay", transaction_timeout_ms=7_000) == (5, 3)
+        assert codes == []
+        (_, _, asked) = broker.seen[-1]
+        assert isinstance(asked, InitProducerIdRequest)
+        assert (asked.transactional_id, asked.transaction_timeout_ms) == ("pay", 7_000)
+        assert (asked.producer_id, asked.producer_epoch) == (-1, -1)
         await rig.admin.close()
 
     play(test)

@@ -28,6 +28,8 @@ from odradek.client.errors import ClientError
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.records.record import Record
 
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+
 POLL_MS = 250
 
 COMMIT_INTERVAL_S = 5
@@ -48,6 +50,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--partition", type=natural, action="append", metavar="N", help="only this one; may be given several times"
     )
     parser.add_argument("--group", metavar="GROUP", help="as a member of this group, which shares the partitions")
+    parser.add_argument(
+        "--isolation-level",
+        choices=ISOLATION_LEVELS,
+        help="read_committed: no records of transactions that are open or aborted (default: read_uncommitted)",
+    )
     stop = parser.add_argument_group("when to stop")
     stop.add_argument("--max-messages", type=positive, metavar="N", help="after so many records")
     stop.add_argument("--timeout", type=seconds, metavar="S", help="after so many seconds without a record")
@@ -95,6 +102,8 @@ def _check(options: argparse.Namespace) -> None:
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     at_end = options.follow and not options.from_beginning
     settings = {"auto.offset.reset": "latest" if at_end else "earliest", "allow.auto.create.topics": "false"}
+    if options.isolation_level is not None:
+        settings["isolation.level"] = options.isolation_level
     if options.group is not None:
         # What the consumer has handed out is not what has been written: `_Reading` knows, and commits that.
         settings |= {"group.id": options.group, "enable.auto.commit": "false"}

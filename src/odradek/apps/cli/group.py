@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import Any
 
 from odradek.apps.cli.group_reset import declare_reset
-from odradek.apps.cli.outcomes import report
+from odradek.apps.cli.outcomes import report, told_by_brokers
 from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, topic_partitions
-from odradek.apps.terminal.output import complain, emit, fields, table
+from odradek.apps.terminal.output import emit, fields, table
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import LISTING_PATIENCE_MS
 from odradek.client.admin import Admin
@@ -120,14 +120,7 @@ async def delete_offsets(admin: Admin, options: argparse.Namespace) -> int:
 async def told_groups(admin: Admin, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
     """The groups of all brokers that answer, by name; a complaint about each that does not."""
     told = await admin.list_groups_by_broker(states=states, types=types, timeout_ms=LISTING_PATIENCE_MS)
-    found: list[ListedGroup] = []
-    for broker, groups in told.items():
-        if not isinstance(groups, KafkaError):
-            found += groups
-        elif groups.code.retriable:
-            complain(f"broker {broker} does not answer: its groups are left out.")
-        else:
-            raise groups
+    found = [group for _, group in told_by_brokers(told, "groups")]
     return sorted(found, key=lambda group: group.group_id)
 
 

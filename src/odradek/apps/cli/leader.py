@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from odradek.apps.cli.topic_description import known_topics
-from odradek.apps.terminal.options import add_actions, add_many, add_remote_action, topic_partitions
+from odradek.apps.cli.topic_description import named_partitions
+from odradek.apps.terminal.options import add_actions, add_many, add_remote_action
 from odradek.apps.terminal.output import complain, emit, plural, table
 from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import failure_text
@@ -77,15 +77,4 @@ async def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicPartit
         raise Sentence("name topics, as in orders or orders:0,1; or say --all.", 2)
     if options.all:
         return None
-    try:
-        named = [topic_partitions(text) for text in options.topics]
-    except argparse.ArgumentTypeError as wrong:
-        raise Sentence(f"leader elect takes {wrong}.", 2) from None
-    counts = {topic.name: len(topic.partitions) for topic in await known_topics(admin, [topic for topic, _ in named])}
-    chosen: dict[TopicPartition, None] = {}
-    for topic, some in named:
-        for index in some or range(counts[topic]):
-            if index >= counts[topic]:
-                raise Sentence(f"{topic} has {plural(counts[topic], 'partition')}: {index} is not there.")
-            chosen[TopicPartition(topic, index)] = None
-    return list(chosen)
+    return await named_partitions(admin, options.topics, "leader elect")

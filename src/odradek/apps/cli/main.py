@@ -32,6 +32,7 @@ COMMANDS = {
     "produce": ("send records to a topic", "odradek.apps.cli.produce:declare"),
     "consume": ("read records from a topic", "odradek.apps.cli.consume:declare"),
     "group": ("look at consumer groups, move or delete their offsets", "odradek.apps.cli.group:declare"),
+    "transaction": ("look at transactions, and end those that nobody ends", "odradek.apps.cli.transaction:declare"),
     "config": ("show and change settings of topics, brokers and groups", "odradek.apps.cli.config:declare"),
     "acl": ("list, add and remove access rules", "odradek.apps.cli.acl:declare"),
     "quota": ("list, set and remove quotas of clients", "odradek.apps.cli.quota:declare"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from odradek.apps.terminal.output import complain, emit
 from odradek.apps.terminal.session import failure_text
 from odradek.protocol.errors import KafkaError
+
+ThingT = TypeVar("ThingT")
 
 
 def report(
@@ -35,3 +38,16 @@ def report(
     for sentence in failures.values():
         complain(sentence)
     return 1 if failures else 0
+
+
+def told_by_brokers(answers: Mapping[int, Sequence[ThingT] | KafkaError], what: str) -> list[tuple[int, ThingT]]:
+    """What the brokers tell that answer, each with its broker; a complaint about each broker that does not."""
+    found: list[tuple[int, ThingT]] = []
+    for broker, told in answers.items():
+        if not isinstance(told, KafkaError):
+            found += [(broker, each) for each in told]
+        elif told.code.retriable:
+            complain(f"broker {broker} does not answer: its {what} are left out.")
+        else:
+            raise told
+    return found

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.apps.cli.partition_states import is_under_replicated, least_in_sync, moves_under_way
+from odradek.apps.terminal.options import topic_partitions
 from odradek.apps.terminal.output import complain, emit, fields, plural, size_text, table
+from odradek.apps.terminal.sentence import Sentence
 from odradek.apps.terminal.session import LISTING_PATIENCE_MS, unknown_topic
 from odradek.client.admin import Admin
 from odradek.client.admin.cluster import ConfigResource, ResourceType
@@ -92,6 +94,22 @@ async def known_topics(admin: Admin, names: Sequence[str]) -> list[TopicInfo]:
             raise topic
         topics.append(topic)
     return topics
+
+
+async def named_partitions(admin: Admin, texts: Sequence[str], command: str) -> list[TopicPartition]:
+    """The partitions that `TOPIC[:PARTITION,...]` texts name, or a Sentence about the first that there is not."""
+    try:
+        named = [topic_partitions(text) for text in texts]
+    except argparse.ArgumentTypeError as wrong:
+        raise Sentence(f"{command} takes {wrong}.", 2) from None
+    counts = {topic.name: len(topic.partitions) for topic in await known_topics(admin, [topic for topic, _ in named])}
+    chosen: dict[TopicPartition, None] = {}
+    for topic, some in named:
+        for index in some or range(counts[topic]):
+            if index >= counts[topic]:
+                raise Sentence(f"{topic} has {plural(counts[topic], 'partition')}: {index} is not there.")
+            chosen[TopicPartition(topic, index)] = None
+    return list(chosen)
 
 
 async def _offsets(admin: Admin, topics: Sequence[TopicInfo], at: int) -> Answers[FoundOffset]:

@@ -108,6 +108,18 @@ def time_text(timestamp_ms: int) -> str:
         return str(timestamp_ms)
 
 
+def span_text(span_ms: int | None) -> str | None:
+    """How long something takes or has lasted, in the unit that people use for so much."""
+    if span_ms is None:
+        return None
+    span = span_ms / 1000
+    for unit, below, many in (("s", 120, 60), ("min", 120, 60), ("h", 48, 24)):
+        if span < below:
+            return f"{span:.1f} {unit}"
+        span /= many
+    return f"{span:.1f} d"
+
+
 @functools.lru_cache(64)
 def _second_text(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -11,9 +11,10 @@ from odradek.client.admin.cluster import ClusterAdmin
 from odradek.client.admin.groups import GroupAdmin
 from odradek.client.admin.reassignment import ReassignmentAdmin
 from odradek.client.admin.topics import TopicAdmin
+from odradek.client.admin.transactions import TransactionAdmin
 
 
-class Admin(TopicAdmin, ReassignmentAdmin, GroupAdmin, ClusterAdmin, AccessAdmin):
+class Admin(TopicAdmin, ReassignmentAdmin, GroupAdmin, TransactionAdmin, ClusterAdmin, AccessAdmin):
     """All of it on one set of connections."""
 
     async def __aenter__(self) -> Admin:
