@@ -41,7 +41,7 @@ from odradek.storage.file_names import (
     offset_name,
     offset_of,
 )
-from odradek.storage.producer_state import Producers
+from odradek.storage.producer_state import Producers, ProducerSettings
 
 _HERE = "odradek.apps.cli.log"
 
@@ -239,7 +239,7 @@ def _batch_line(batch: dict[str, Any]) -> str:
 
 def _dump_producers(options: argparse.Namespace) -> int:
     """What a partition knew of its producers when a segment began, or at a clean end."""
-    producers = Producers(expiration_ms=_NEVER_MS)
+    producers = Producers(ProducerSettings(expiration_ms=_NEVER_MS))
     try:
         with open(options.path, "rb") as opened:
             producers.load(opened.read(), 0)
