@@ -170,7 +170,7 @@ def one_that_hangs_is_found_and_aborted(cli: Cli, name: str) -> None:
     cli.ok("topic", "create", name)
     cli.ok("config", "set", "broker", "default", UNVERIFIED)
     try:
-        asyncio.run(_write_late(cli.bootstrap, name))
+        asyncio.run(write_late(cli.bootstrap, name))
     finally:
         cli.ok("config", "unset", "broker", "default", UNVERIFIED.partition("=")[0])
     cli.ok("produce", name, stdin="behind\n")
@@ -190,10 +190,11 @@ def one_that_hangs_is_found_and_aborted(cli: Cli, name: str) -> None:
     assert [each["value"] for each in records] == ["behind"]
 
 
-async def _write_late(bootstrap: str, topic: str) -> None:
+async def write_late(bootstrap: str, topic: str, *, age_s: int = 0) -> None:
+    """A batch in the transaction of a producer that no coordinator knows, in partition 0."""
     batch = build_batch(
         [Record(None, b"late")],
-        timestamp=int(time.time() * 1000),
+        timestamp=int((time.time() - age_s) * 1000),
         producer_id=NOBODY,
         producer_epoch=0,
         base_sequence=0,

@@ -16,13 +16,12 @@ from odradek.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     RELEASES,
-    TRANSACTION_VERSION,
     default_levels,
     metadata_version_of,
 )
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 
-_RELEASED_WITH = {TRANSACTION_VERSION: (2, 24), "share.version": (1, 28), "streams.version": (1, 29)}
+_RELEASED_WITH = {"share.version": (1, 28), "streams.version": (1, 29)}
 """The level of features that a node of Odradek does not have, and the metadata.version from which releases have it."""
 
 

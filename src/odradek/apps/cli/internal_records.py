@@ -56,9 +56,9 @@ def _of_transactions(record: Record) -> Decoded | None:
 
     decoded = _of_coordinator(TRANSACTION_RECORDS, record)
     if decoded is not None and decoded["value"] is not None:
-        titles = {int(state): state.title for state in State}
         status = decoded["value"]["transaction_status"]
-        decoded["value"]["transaction_status"] = titles.get(status, status)
+        if status in set(State):
+            decoded["value"]["transaction_status"] = State(status).title
     return decoded
 
 

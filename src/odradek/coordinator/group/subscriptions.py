@@ -1,45 +1,20 @@
-"""Subscriptions by regular expression: RE2's language, as Kafka has it, which no expression can make slow."""
+"""Subscriptions by regular expression."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Iterable
 
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.coordinator.expressions import matcher
 
-COMPILED_KEPT = 1_000
-"""Compiled expressions that are kept, over all groups of a node."""
+_FIELD = "SubscribedTopicRegex"
 
 
 def check_expression(expression: str) -> None:
     """INVALID_REGULAR_EXPRESSION unless topics can be matched against it."""
-    _matcher(expression)
+    matcher(expression, _FIELD)
 
 
 def matching(expression: str, topics: Iterable[str]) -> frozenset[str]:
     """Those topics whose whole name the expression describes."""
-    matches = _matcher(expression)
+    matches = matcher(expression, _FIELD)
     return frozenset(topic for topic in topics if matches(topic))
-
-
-@lru_cache(maxsize=COMPILED_KEPT)
-def _matcher(expression: str) -> Callable[[str], object]:
-    try:
-        import re2  # Costs ten milliseconds, and most nodes never see such a subscription.
-    except ImportError:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{expression}` cannot be matched: this broker has no google-re2.",
-        ) from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        fullmatch: Callable[[str], object] = re2.compile(expression, options).fullmatch
-    except re2.error as wrong:
-        reason = wrong.args[0]
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {said}.",
-        ) from None
-    return fullmatch

@@ -31,6 +31,7 @@ from odradek.coordinator.transaction.state import (
     EPOCH_RISES,
     LAST_USABLE_EPOCH,
     PREPARED,
+    STATES_BY_TITLE,
     IdSource,
     State,
     TopicPartition,
@@ -368,10 +369,10 @@ class TransactionShard:
         return self._decision(out)
 
     def list_transactions(
-        self, ticket: Ticket, request: ListTransactionsRequest, matches: Callable[[str], object], now: Moment
+        self, ticket: Ticket, request: ListTransactionsRequest, matches: Callable[[str], object] | None, now: Moment
     ) -> CoordinatorDecision:
         """Those that the filters leave; `matches` says whether a transactional id is what is looked for."""
-        states = {state for state in State if state.title in request.state_filters}
+        states = {STATES_BY_TITLE.get(title) for title in request.state_filters}
         listed = [
             ListedTransaction(
                 transactional_id=known.transactional_id,
@@ -382,7 +383,7 @@ class TransactionShard:
             if (not request.producer_id_filters or known.producer_id in request.producer_id_filters)
             and (not request.state_filters or known.state in states)
             and (request.duration_filter < 0 or now.wall_ms - known.start_ms > request.duration_filter)
-            and matches(known.transactional_id)
+            and (matches is None or matches(known.transactional_id))
         ]
         out = Outcome()
         out.answer(ticket, ListTransactionsResponse(transaction_states=listed))

@@ -48,6 +48,9 @@ class State(IntEnum):
         return "".join(map(str.capitalize, self.name.split("_")))
 
 
+STATES_BY_TITLE = {state.title: state for state in State}
+
+
 class Event(IntEnum):
     """What moves a transactional id from one state to another."""
 

@@ -1,4 +1,6 @@
-"""DescribeProducers, version 0: the producers that partitions remember, with their epochs and last sequence numbers."""
+"""DescribeProducers, version 0: the producers that partitions remember, with their epochs, last sequence numbers and
+where their open transactions begin. Any replica answers, for what is in its own log.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,6 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
         require(ctx.caller, Operation.READ, ResourceType.TOPIC, topic)
         hosted = ctx.rooms.replicas.require(topic, index)
-        hosted.partition.require_leader(-1)
     except KafkaError as refused:
         return PartitionResponse(
             partition_index=index, error_code=refused.code, error_message=refused.message, active_producers=[]

@@ -11,6 +11,7 @@ from tests.unit.server.rig import Client, Rig
 
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, RequestedEntryData
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -39,6 +40,7 @@ from odradek.protocol.messages.describe_producers import DescribeProducersReques
 from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest
 from odradek.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.messages.describe_topic_partitions import TopicRequest as TopicToDescribe
+from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
@@ -51,6 +53,7 @@ from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
 from odradek.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -74,6 +77,7 @@ from odradek.security.acl import AccessRules, Acl, Operation, PatternType, Permi
 
 CLOSED = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 NO_TOPIC, NO_GROUP, NO_CLUSTER = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -460,6 +464,41 @@ def test_commits_and_offsets_of_closed_topics_are_left_out() -> None:
         await allow(rig, Operation.READ, GROUP, "g")
         committed = await client.ask(_COMMIT, 8)
         assert committed.topics[0].partitions[0].error_code == NO_TOPIC
+
+    rig.run(ask)
+
+
+def test_transactions_are_closed_to_whom_no_rule_lets_in() -> None:
+    """And of those that may be seen the topics are that may be seen as well."""
+    rig = Rig(properties=CLOSED | {"transaction.state.log.num.partitions": "1"})
+
+    async def ask() -> None:
+        await rig.create_topic("t")
+        await rig.create_topic("u")
+        client = rig.connect()
+        for name in ("mine", "yours"):
+            await allow(rig, Operation.WRITE, TRANSACTIONAL_ID, name)
+        await allow(rig, Operation.WRITE, TOPIC, "t")
+        await allow(rig, Operation.WRITE, TOPIC, "u")
+        for name in ("mine", "yours"):
+            await client.ask(FindCoordinatorRequest(key=name, key_type=1), 3)
+            made = await client.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1_000), 4)
+            assert made.error_code == 0
+            opened = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=name,
+                v3_and_below_producer_id=made.producer_id,
+                v3_and_below_producer_epoch=made.producer_epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0]) for topic in "tu"],
+            )
+            await client.ask(opened, 3)
+        for kind, name in ((TRANSACTIONAL_ID, "yours"), (TOPIC, "u")):
+            await allow(rig, Operation.DESCRIBE, kind, name, permission=Permission.DENY)
+        listed = await client.ask(ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 2)
+        assert [each.transactional_id for each in listed.transaction_states] == ["mine"]
+        request = DescribeTransactionsRequest(transactional_ids=["mine", "yours"])
+        mine, yours = (await client.ask(request, 0)).transaction_states
+        assert (mine.error_code, [each.topic for each in mine.topics]) == (0, ["t"])
+        assert (yours.error_code, yours.topics) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, [])
 
     rig.run(ask)
 
