@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from math import isnan
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.cli_transaction_cases import UNVERIFIED, write_late
 
+from odradek.client.admin.cluster import ConfigChange, ConfigResource, ResourceType
+from odradek.clients import connect
 from odradek.testing import RunningNode, running_node
 from odradek.testing.ports import free_port
 
@@ -66,6 +71,54 @@ def test_what_clients_do_is_counted_under_kafkas_names(watched: tuple[RunningNod
     assert page["kafka_controller_kafkacontroller_globaltopiccount"] >= 1
     produced = [number for name, number in page.items() if "requests_total" in name and 'request="Produce"' in name]
     assert sum(produced) >= 1
+
+
+def test_what_transactions_do_is_told_under_kafkas_names(watched: tuple[RunningNode, str]) -> None:
+    node, url = watched
+    servers = {"bootstrap.servers": node.bootstrap_servers}
+    asyncio.run(prepare(node))
+    producer = Producer({**servers, "transactional.id": "pay"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in range(2):
+        producer.produce("paid", b"x", partition=partition)
+    assert producer.flush(30) == 0
+    prefix = "kafka_server_addpartitionstotxnmanager_"
+    page = samples(read(f"{url}/metrics"))
+    assert page[f"{prefix}verificationtimems_count"] >= 1
+    assert page[f"{prefix}verificationfailurerate_count"] == 0
+    assert page["kafka_server_replicamanager_produceridcount"] == 2
+    assert page['kafka_server_metadataloader_finalizedlevel{featureName="transactionVersion"}'] == 2
+    assert isnan(page["kafka_server_transaction_coordinator_metrics_partition_load_time_max"])
+    queues = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    assert page[f"{queues}unknowndestinationqueuesize"] == page[f"{queues}logappendretryqueuesize"] == 0
+    producer.commit_transaction(30)
+    with pytest.raises(AssertionError, match="error_code"):
+        asyncio.run(write_late(node.bootstrap_servers, "young"))
+    assert samples(read(f"{url}/metrics"))[f"{prefix}verificationfailurerate_count"] == 1
+    asyncio.run(stop_verifying(node))
+    hanging = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    asyncio.run(write_late(node.bootstrap_servers, "young", age_s=19 * 60))
+    assert samples(read(f"{url}/metrics"))[hanging] == 0  # Its coordinator may be about to end it.
+    asyncio.run(write_late(node.bootstrap_servers, "old", age_s=21 * 60))
+    assert samples(read(f"{url}/metrics"))[hanging] == 1
+    node.restart()
+    page = samples(read(f"{url}/metrics"))
+    assert page["kafka_server_transaction_coordinator_metrics_partition_load_time_max"] >= 0
+    assert page["kafka_server_transaction_coordinator_metrics_partition_load_time_avg"] >= 0
+
+
+async def prepare(node: RunningNode) -> None:
+    async with connect(node.bootstrap_servers).admin() as admin:
+        for name in ("paid", "young", "old"):
+            await admin.create_topic(name, partitions=2)
+
+
+async def stop_verifying(node: RunningNode) -> None:
+    name, _, setting = UNVERIFIED.partition("=")
+    async with connect(node.bootstrap_servers).admin() as admin:
+        everyone = ConfigResource(ResourceType.BROKER, "")
+        assert await admin.alter_configs({everyone: [ConfigChange(name, setting)]}) == {everyone: None}
 
 
 def test_totals_survive_the_topic(watched: tuple[RunningNode, str]) -> None:

@@ -7,18 +7,23 @@ everything else is looked up when someone asks, so an unwatched node pays nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 from odradek.server.net.latency import QUANTILES, Latencies
 from odradek.values import value
 
 if TYPE_CHECKING:
+    from odradek.server.coordinators.coordinator import Coordinator
     from odradek.server.partitions.hosted_partition import HostedPartition
     from odradek.server.rooms import Rooms
 
 GAUGE = "gauge"
 COUNTER = "counter"
 SUMMARY = "summary"
+
+LATE_BEYOND_TIMEOUT_MS = 300_000
+"""A transaction may take as long as the longest timeout and until its markers are written: Kafka's margin."""
 
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
@@ -57,6 +62,8 @@ def families(rooms: Rooms) -> Iterator[Family]:
     yield from _requests(rooms)
     yield from _connections(rooms)
     yield from _coordinators(rooms)
+    yield from _transactions(rooms)
+    yield from _features(rooms)
     yield from _contained(rooms)
 
 
@@ -249,6 +256,59 @@ def _coordinators(rooms: Rooms) -> Iterator[Family]:
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     yield _gauge(prefix + "numgroups", "Groups that this broker coordinates.", groups)
     yield _gauge(prefix + "numoffsets", "Offsets that they have committed.", offsets)
+    kinds: tuple[tuple[str, Coordinator[Any]], ...] = (("group", rooms.groups), ("transaction", rooms.transactions))
+    for kind, coordinator in kinds:
+        longest, mean = coordinator.load_times.recent()
+        name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time_"
+        loading = "Milliseconds until a partition that was taken over lately was loaded"
+        yield _gauge(name + "max", f"{loading}, at most.", longest)
+        yield _gauge(name + "avg", f"{loading}, on average.", mean)
+
+
+def _transactions(rooms: Rooms) -> Iterator[Family]:
+    """What holds up transactions: of this broker's partitions, of its coordinators, of what it asks of others."""
+    now_ms = rooms.world.clock.now_ms()
+    late_ms = rooms.config.transaction_max_timeout_ms + LATE_BEYOND_TIMEOUT_MS
+    late = sum(
+        hosted.partition.is_leader and hosted.partition.log.producers.has_late_transaction(now_ms, late_ms)
+        for hosted in rooms.replicas
+    )
+    known = sum(len(hosted.partition.log.producers) for hosted in rooms.replicas)
+    prefix = "kafka_server_replicamanager_"
+    yield _gauge(prefix + "partitionswithlatetransactionscount", "Led partitions in which a transaction hangs.", late)
+    yield _gauge(prefix + "produceridcount", "Producers that the partitions of this broker remember.", known)
+    prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    waiting = rooms.transactions.markers_without_leader
+    yield _gauge(prefix + "unknowndestinationqueuesize", "Markers whose partition has no leader.", waiting)
+    refused = rooms.transactions.refused_ends
+    yield _gauge(prefix + "logappendretryqueuesize", "Ends of transactions that the log has refused.", refused)
+    verifier = rooms.verifier
+    prefix = "kafka_server_addpartitionstotxnmanager_"
+    yield Family(
+        prefix + "verificationfailurerate_count",
+        COUNTER,
+        "Partitions in which a transaction could not begin, since its coordinator did not agree.",
+        (("", (), verifier.unverified),),
+    )
+    yield Family(
+        prefix + "verificationtimems",
+        SUMMARY,
+        "Milliseconds that coordinators were asked for.",
+        tuple(_summary((), verifier.asked, verifier.latencies)),
+    )
+
+
+def _features(rooms: Rooms) -> Iterator[Family]:
+    served = rooms.image.features.served(rooms.quorum.kraft_version)
+    samples = [("", (("featureName", _feature_label(name)),), level) for name, level in served.items()]
+    doc = "Levels of features that the cluster has agreed on."
+    yield Family("kafka_server_metadataloader_finalizedlevel", GAUGE, doc, tuple(samples))
+
+
+def _feature_label(name: str) -> str:
+    """`transactionVersion` for `transaction.version`, as in Kafka."""
+    first, *others = name.split(".")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _contained(rooms: Rooms) -> Iterator[Family]:
@@ -267,4 +327,6 @@ def _escaped(text: str) -> str:
 
 
 def _number(number: float) -> str:
+    if isnan(number):
+        return "NaN"
     return str(number) if isinstance(number, int) else repr(float(number))

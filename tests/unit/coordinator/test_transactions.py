@@ -487,12 +487,15 @@ def test_what_is_due_by_itself_is_done_once_the_log_takes_it() -> None:
     tried.pass_time(1_000)
     assert tried.state() == "PrepareAbort"
     tried.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert tried.shard.refused_ends == 0
     tried.mark()
     assert tried.state() == "PrepareAbort"
     tried.pass_time(10_000)
+    assert tried.shard.refused_ends == 1
     tried.refuses = None
     tried.pass_time(1_000)
     assert tried.state() == "CompleteAbort"
+    assert tried.shard.refused_ends == 0
 
 
 # Somebody else takes over.

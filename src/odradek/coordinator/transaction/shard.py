@@ -211,6 +211,15 @@ class TransactionShard:
                 self.timers.set(self._cause(record, record.key.transactional_id), now.monotonic_ms + RETRY_MS)
         return self._decision(Outcome())
 
+    @property
+    def refused_ends(self) -> int:
+        """How many `Complete` are to be written again."""
+        return sum(
+            self.timers.deadline_ms((COMPLETE_LATER, known.transactional_id)) is not None
+            for known in self.transactions.values()
+            if known.state in PREPARED
+        )
+
     @staticmethod
     def _cause(record: CoordinatorRecord, transactional_id: str) -> Hashable:
         if record.value is None:

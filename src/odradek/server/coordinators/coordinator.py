@@ -27,6 +27,7 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.records.compression import Compression
 from odradek.server.configs.node_config import NodeConfig
 from odradek.server.containment import Cost
+from odradek.server.coordinators.load_times import LoadTimes
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
 from odradek.values import value
@@ -88,6 +89,7 @@ class Coordinator(ABC, Generic[ShardT]):
         self._slice_began_ms = 0
         self.on_loaded: Callable[[], None] = lambda: None
         """Told again and again while a log is loaded, of which there may be a million things to keep."""
+        self.load_times = LoadTimes(world.clock)
         self._creation: asyncio.Task[None] | None = None
         self._partitions = topic.num_partitions
         self._image = EMPTY_IMAGE
@@ -267,6 +269,7 @@ class Coordinator(ABC, Generic[ShardT]):
         self._slice_began_ms = self._clock.monotonic_ms()
         try:
             await runner.load(min(self.load_buffer_bytes, LOAD_CHUNK_BYTES))
+            self.load_times.note(began_ms=runner.began_ms)
         except (KafkaError, MalformedFrame) as failure:
             log.error("The coordinator of %s cannot be loaded: %s", runner.hosted, failure)
             runner.resign()

@@ -93,6 +93,17 @@ class MarkerSender:
             return
         self._put((ending, partition) for partition in transaction.partitions)
 
+    @property
+    def without_leader(self) -> int:
+        """How many markers wait for their partition to have a leader."""
+        topics = self._image().topics.by_name
+        return sum(
+            topic in topics
+            and index < len(topics[topic].partitions)
+            and topics[topic].partitions[index].leader == NO_NODE
+            for _, (topic, index) in self._again
+        )
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

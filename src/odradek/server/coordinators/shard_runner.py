@@ -85,6 +85,8 @@ class ShardRunner(Generic[ShardT]):
         self.shard = shard
         self.state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """What whoever asks is told; NONE once it is loaded."""
+        self.began_ms = coordinator.moment().monotonic_ms
+        """When there was something to be loaded."""
         self._coordinator = coordinator
         self._replicas = coordinator.replicas
         self._ticket = 0

@@ -91,6 +91,15 @@ class TransactionCoordinator(Coordinator["TransactionShard"]):
             return partition_results(asked, refused.code)
         return result
 
+    @property
+    def markers_without_leader(self) -> int:
+        return self._markers.without_leader
+
+    @property
+    def refused_ends(self) -> int:
+        """Of transactions that all their partitions know of, how many ends the log has refused and not taken yet."""
+        return sum(runner.shard.refused_ends for runner in self._runners.values())
+
     async def close(self) -> None:
         self._markers.close()
         await super().close()

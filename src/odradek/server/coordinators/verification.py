@@ -22,6 +22,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.server.containment import Containment, Cost
+from odradek.server.net.latency import Latencies
 from odradek.storage.producer_state import Verification
 from odradek.values import value
 
@@ -73,6 +74,12 @@ class TransactionVerifier:
         self._coordinators = coordinators
         self._channels = channels
         self._containment = containment
+        self.asked = 0
+        """How often coordinators were asked,"""
+        self.latencies = Latencies()
+        """how long it took,"""
+        self.unverified = 0
+        """and in how many partitions a transaction could not begin."""
         self._queues: dict[NodeId, list[Asked]] = {}
         self._senders: dict[NodeId, asyncio.Task[None]] = {}
 
@@ -94,7 +101,9 @@ class TransactionVerifier:
             unproven = [hosted for hosted, proof in proofs.items() if isinstance(proof, Verification)]
             if not unproven:
                 return proofs
+            began_ms = self._clock.monotonic_ms()
             codes = await self._ask(_question(producer, unproven, verify_only=not adds_partitions))
+            self._count(began_ms, codes)
             too_early = adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             if not too_early or self._clock.monotonic_ms() >= give_up_ms:
                 break
@@ -123,6 +132,13 @@ class TransactionVerifier:
             except KafkaError as refused:
                 proofs[hosted] = refused
         return proofs
+
+    def _count(self, began_ms: int, codes: Codes) -> None:
+        self.asked += 1
+        self.unverified += len(codes)
+        waited_ms = self._clock.monotonic_ms() - began_ms
+        if waited_ms:
+            self.latencies.note(waited_ms)
 
     async def _ask(self, asked: AddPartitionsToTxnTransaction) -> Codes:
         topic = self._image().topics.by_name.get(TRANSACTION_TOPIC)

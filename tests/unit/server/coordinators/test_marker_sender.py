@@ -184,13 +184,16 @@ def test_the_leader_of_then_is_told() -> None:
         scene.send(ended(5, ("t", 1)))
         await asyncio.sleep(0.05)
         without, with_another = moved(scene.brokers.image, -1), moved(scene.brokers.image, 3)
+        assert scene.sender.without_leader == 0
         scene.brokers.image = without
         await asyncio.sleep(1)
         assert (scene.runner.told, scene.heard[3]) == (0, [])
+        assert scene.sender.without_leader == 1
         scene.codes.clear()
         scene.brokers.image = with_another
         await asyncio.sleep(1)
         assert (scene.runner.told, len(scene.heard[3])) == (1, 1)
+        assert scene.sender.without_leader == 0
 
     play(test)
 

@@ -194,3 +194,16 @@ def test_a_coordinator_that_is_too_old_to_be_asked_is_not_asked() -> None:
         assert scene.heard == []
 
     play(test)
+
+
+def test_questions_are_counted_with_what_they_took_and_what_was_refused() -> None:
+    async def test(scene: Scene) -> None:
+        verifier = scene.verifier
+        assert not isinstance(await scene.ask(), KafkaError)
+        assert (verifier.asked, verifier.unverified) == (1, 0)
+        assert verifier.latencies.quantile(1.0, verifier.asked) >= 10
+        scene.codes = [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        assert isinstance(await scene.ask(), KafkaError)
+        assert (verifier.asked, verifier.unverified) == (2, 1)
+
+    play(test)
