@@ -8,12 +8,13 @@ back-pressure, recovery and timeouts are the same code in both.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from odradek.values import value
 
 ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class Clock(Protocol):
@@ -95,6 +96,10 @@ Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """What an OSError says where there is no room; every other one is taken for a disk that fails."""
+
+
+class WorkerLost(Exception):
+    """A process that did some work has ended before the work had."""
 
 
 class AlreadyLocked(Exception):
@@ -225,11 +230,28 @@ class Network(Protocol):
         """OSError if nobody answers."""
 
 
+class Steps(Protocol[ResultT_co]):
+    """Work that goes on step by step, as its owner asks for it."""
+
+    async def next(self) -> ResultT_co | None:
+        """Another step's result or exception; None when there is nothing more to do."""
+
+    async def close(self) -> None:
+        """No more steps; comes back when what was under way is given up, and nothing of it is left open."""
+
+
 class Workers(Protocol):
     """Where blocking work goes: fsync, cold reads, recovery."""
 
     async def run(self, job: Callable[[], ResultT]) -> ResultT:
         """The job's result or exception; the loop goes on meanwhile."""
+
+    def apart(self, disk: Disk, job: Callable[[Disk], Generator[ResultT, None, None]]) -> Steps[ResultT]:
+        """Begin work that is long and busy, where it takes nothing from the loop: in another process, if there is one.
+
+        So job, results and exceptions are pickled, and the disk that the job is handed is the same one by its paths
+        alone. Where that process is lost, `WorkerLost` is raised.
+        """
 
 
 @value

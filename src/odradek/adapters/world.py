@@ -6,7 +6,7 @@ from odradek.adapters.clock import SystemClock
 from odradek.adapters.disk import RealDisk
 from odradek.adapters.entropy import SystemEntropy
 from odradek.adapters.network import SocketNetwork
-from odradek.adapters.workers import ThreadWorkers
+from odradek.adapters.workers import RealWorkers
 from odradek.ports import World
 
 
@@ -20,5 +20,5 @@ def real_world(*, max_open_files: int | None = None, durable: bool = True) -> Wo
         entropy=SystemEntropy(),
         disk=RealDisk(max_open_files, durable=durable),
         network=SocketNetwork(),
-        workers=ThreadWorkers(),
+        workers=RealWorkers(),
     )

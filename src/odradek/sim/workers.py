@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
+from odradek.ports import Disk
 from odradek.sim.loop import Life, SimulatedLoop
 
 ResultT = TypeVar("ResultT")
@@ -34,6 +35,10 @@ class SimulatedWorkers:
         self._later(loop, self._work, loop, job, result)
         return await result
 
+    def apart(self, disk: Disk, job: Callable[[Disk], Generator[ResultT, None, None]]) -> SimulatedSteps[ResultT]:
+        """A step is a job like any other here."""
+        return SimulatedSteps(self, job(disk))
+
     def _work(self, loop: SimulatedLoop, job: Callable[[], ResultT], result: asyncio.Future[ResultT]) -> None:
         try:
             done = job()
@@ -46,6 +51,20 @@ class SimulatedWorkers:
         draw = self._draw.random
         delay = 1 + int(draw() * (SLOWEST_US if draw() < 0.1 else SLOWEST_US // 10))
         loop.post(loop.now_us + delay, self._life, step, *arguments)
+
+
+class SimulatedSteps(Generic[ResultT]):
+    """Work of which each step runs whole, at a time of its own."""
+
+    def __init__(self, workers: SimulatedWorkers, steps: Generator[ResultT, None, None]) -> None:
+        self._workers = workers
+        self._steps = steps
+
+    async def next(self) -> ResultT | None:
+        return await self._workers.run(lambda: next(self._steps, None))
+
+    async def close(self) -> None:
+        await self._workers.run(self._steps.close)
 
 
 def _settle(settle: Callable[[Any], None], result: asyncio.Future[Any], outcome: Any) -> None:

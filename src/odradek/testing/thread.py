@@ -74,7 +74,7 @@ class NodeThread:
         self._ready.set()
 
     async def _serve(self, settings: dict[str, str]) -> None:
-        from odradek.adapters.workers import ThreadWorkers
+        from odradek.adapters.workers import RealWorkers
         from odradek.adapters.world import real_world
         from odradek.server.configs.node_config import load
         from odradek.server.node import Node
@@ -99,7 +99,7 @@ class NodeThread:
             await node.stop()
         finally:
             told_to_stop.cancel()
-            assert isinstance(world.workers, ThreadWorkers)
+            assert isinstance(world.workers, RealWorkers)
             world.workers.close()
         if node.failed is not None:
             raise node.failed

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from functools import partial
 
 from odradek.ids import Uuid
-from odradek.ports import World
+from odradek.ports import Steps, WorkerLost, World
 from odradek.protocol.errors import KafkaError
 from odradek.server.configs.node_config import NodeConfig
 from odradek.server.containment import Cost
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
 from odradek.storage.compaction.choice import Cleanable, cleanable
-from odradek.storage.compaction.cleaning import Cleaning, Slice, Uncleanable
+from odradek.storage.compaction.cleaning import Cleaned, Slice, Uncleanable, clean
 from odradek.storage.compaction.round import CleaningRound
 from odradek.storage.directories import LogDirectory
 from odradek.values import value
@@ -190,47 +190,50 @@ class LogCleaner:
         config = self._config
         share = max(config.log_cleaner_threads, 1)
         cleaning_round = CleaningRound(hosted.partition.log, what, self._world.clock.now_ms())
-        cleaning = Cleaning(
-            self._world.disk,
-            cleaning_round.plan,
+        job = partial(
+            clean,
+            plan=cleaning_round.plan,
             dedupe_bytes=config.log_cleaner_dedupe_buffer_size // share,
             load_factor=config.log_cleaner_io_buffer_load_factor,
             slice_bytes=max(config.log_cleaner_io_buffer_size // share, LEAST_SLICE_BYTES),
         )
-        slices = cleaning.slices()
-        is_done = False
+        steps = self._world.workers.apart(self._world.disk, job)
+        done: Cleaned | None = None
         try:
-            is_done = await self._drive(hosted, cleaning_round, slices)
+            done = await self._drive(hosted, cleaning_round, steps)
         except Uncleanable as wrong:
             if self._is_wanted(hosted, cleaning_round):
                 self._give_up_on(hosted, wrong)
         except OSError as failure:
             if self._is_wanted(hosted, cleaning_round):  # Else its files may be gone, and need not be there.
                 self._replicas.directory_error(hosted.directory, failure)
-        slices.close()
-        if not is_done:
+        except WorkerLost as lost:
+            log.warning("%s is compacted another time: %s", hosted, lost)
+        await steps.close()
+        if done is None:
             return False
-        hosted.partition.log.cleaned_offset = cleaning.end_offset
+        hosted.partition.log.cleaned_offset = done.end_offset
         self._keep_checkpoint(hosted.directory)
-        self._tell(number, hosted, cleaning, self._world.clock.monotonic_ms() - began_ms)
+        self._tell(number, hosted, done, self._world.clock.monotonic_ms() - began_ms)
         return True
 
     async def _drive(
-        self, hosted: HostedPartition, cleaning_round: CleaningRound, slices: Generator[Slice, None, None]
-    ) -> bool:
-        """Slice after slice, until there are no more; False if nobody wants the rest."""
-        run = self._world.workers.run
-        while (done := await run(lambda: next(slices, None))) is not None:
+        self, hosted: HostedPartition, cleaning_round: CleaningRound, steps: Steps[Slice]
+    ) -> Cleaned | None:
+        """Slice after slice, until there are no more; None if nobody wants the rest."""
+        while (done := await steps.next()) is not None:
             if self._stopping.is_set() or not self._is_wanted(hosted, cleaning_round):
-                return False
-            if done.cleaned is not None:
-                if not cleaning_round.replace(self._world.disk, done.cleaned, self._world.clock.now_ms()):
-                    return False
+                return None
+            if done.round is not None:
+                return done.round
+            if done.group is not None:
+                if not cleaning_round.replace(self._world.disk, done.group, self._world.clock.now_ms()):
+                    return None
                 directory = hosted.partition.log.directory
                 # Or a power loss could bring back what the checkpoint is about to call clean.
-                await run(lambda: self._world.disk.sync_directory(directory))  # noqa: B023
+                await self._world.workers.run(lambda: self._world.disk.sync_directory(directory))  # noqa: B023
             await self._pay_for(done.bytes_read + done.bytes_written)
-        return self._is_wanted(hosted, cleaning_round)
+        return None
 
     def _is_wanted(self, hosted: HostedPartition, cleaning_round: CleaningRound) -> bool:
         return self._replicas.hosts(hosted) and not cleaning_round.is_void
@@ -253,26 +256,26 @@ class LogCleaner:
         self._uncleanable[hosted.topic_id, hosted.index] = str(wrong)
         log.error("%s is not compacted any more: %s", hosted, wrong)
 
-    def _tell(self, number: int, hosted: HostedPartition, cleaning: Cleaning, duration_ms: int) -> None:
+    def _tell(self, number: int, hosted: HostedPartition, done: Cleaned, duration_ms: int) -> None:
         self._last[number] = LastCleaning(
-            bytes_read=cleaning.bytes_read,
-            bytes_written=cleaning.bytes_written,
-            buffer_utilization=cleaning.map_utilization,
+            bytes_read=done.bytes_read,
+            bytes_written=done.bytes_written,
+            buffer_utilization=done.buffer_utilization,
             duration_ms=duration_ms,
         )
         log.info(
             "Compacted %s up to offset %d in %d ms: %d of %d bytes are left, and %d of %d records",
             hosted,
-            cleaning.end_offset,
+            done.end_offset,
             duration_ms,
-            cleaning.bytes_written,
-            cleaning.bytes_read,
-            cleaning.records_kept,
-            cleaning.records_read,
+            done.bytes_written,
+            done.bytes_read,
+            done.records_kept,
+            done.records_read,
         )
-        if cleaning.keyless:
+        if done.keyless:
             log.warning(
                 "%d records of %s went because they had no key: they were from before it was compacted",
-                cleaning.keyless,
+                done.keyless,
                 hosted,
             )

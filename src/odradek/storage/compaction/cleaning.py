@@ -54,48 +54,70 @@ class CleanedGroup:
 
 
 @value
+class Cleaned:
+    """What a whole round has done."""
+
+    end_offset: int
+    """Up to where the log is clean."""
+    bytes_read: int
+    """Of segments that were copied; those whose keys were looked at are read once more before that."""
+    bytes_written: int
+    records_read: int
+    records_kept: int
+    keyless: int
+    """Records that went because they have no key: from before the topic was compacted."""
+    buffer_utilization: float
+    """How full the memory for keys was, from 0 to 1."""
+
+
+@value
 class Slice:
     """What one step has done."""
 
-    bytes_read: int
+    bytes_read: int = 0
     bytes_written: int = 0
-    cleaned: CleanedGroup | None = None
+    group: CleanedGroup | None = None
+    """Which is complete, and waits to take the place of what it was made from."""
+    round: Cleaned | None = None
+    """There is nothing more to do."""
 
 
-class Cleaning:
-    """Drives one `CleaningPlan`; `slices` is its work, and the numbers say how far it is."""
+def clean(
+    disk: Disk, *, plan: CleaningPlan, dedupe_bytes: int, load_factor: float, slice_bytes: int
+) -> Generator[Slice, None, None]:
+    """All the work, a slice each time; raises `Uncleanable`, or OSError as files do."""
+    return _Cleaning(disk, plan, OffsetMap(dedupe_bytes, load_factor), slice_bytes).slices()
 
-    def __init__(
-        self, disk: Disk, plan: CleaningPlan, *, dedupe_bytes: int, load_factor: float, slice_bytes: int
-    ) -> None:
+
+class _Cleaning:
+    def __init__(self, disk: Disk, plan: CleaningPlan, offset_map: OffsetMap, slice_bytes: int) -> None:
         self._disk = disk
         self._plan = plan
         self._slice_bytes = slice_bytes
-        self._map = OffsetMap(dedupe_bytes, load_factor)
-        self.bytes_mapped = 0
-        self.bytes_read = 0
-        self.bytes_written = 0
-        self.records_read = 0
-        self.records_kept = 0
-        self.keyless = 0
-        """Records that went because they have no key: from before the topic was compacted."""
-
-    @property
-    def end_offset(self) -> int:
-        """Up to where the log is clean once all slices are done."""
-        return self._map.end_offset
-
-    @property
-    def map_utilization(self) -> float:
-        return self._map.utilization
+        self._map = offset_map
+        self._bytes_read = 0
+        self._bytes_written = 0
+        self._records_read = 0
+        self._records_kept = 0
+        self._keyless = 0
 
     def slices(self) -> Generator[Slice, None, None]:
-        """All the work, a piece each time; raises `Uncleanable`, or OSError as files do."""
         yield from self._fill_map()
         sources = [source for source in self._plan.sources if source.base_offset < self._map.end_offset]
         transactions = CleanedTransactions(self._plan.aborted)
         for sources_of_one in group(sources, self._plan.config, self._index_bytes):
             yield from self._clean(sources_of_one, transactions)
+        yield Slice(
+            round=Cleaned(
+                end_offset=self._map.end_offset,
+                bytes_read=self._bytes_read,
+                bytes_written=self._bytes_written,
+                records_read=self._records_read,
+                records_kept=self._records_kept,
+                keyless=self._keyless,
+                buffer_utilization=self._map.utilization,
+            )
+        )
 
     # The keys.
 
@@ -112,7 +134,6 @@ class Cleaning:
                         if not self._map_batch(header, batch, transactions):
                             return
                     done = sum(header.size for header, _ in piece)
-                    self.bytes_mapped += done
                     yield Slice(done)
             self._map.end_offset = source.end_offset
 
@@ -143,15 +164,13 @@ class Cleaning:
         )
         try:
             yield from self._copy(sources, cleaned, transactions)
-            self.bytes_written += cleaned.write()
+            self._bytes_written += cleaned.write()
             cleaned.finish()
         except BaseException:
             cleaned.give_up()
             raise
         yield Slice(
-            0,
-            0,
-            CleanedGroup(sources[0].base_offset, cleaned.size, tuple(source.base_offset for source in sources)),
+            group=CleanedGroup(sources[0].base_offset, cleaned.size, tuple(source.base_offset for source in sources))
         )
 
     def _copy(
@@ -174,8 +193,8 @@ class Cleaning:
                             cleaned.append(read_header(left), left)
                     done = sum(header.size for header, _ in piece)
                     written = cleaned.write()
-                    self.bytes_read += done
-                    self.bytes_written += written
+                    self._bytes_read += done
+                    self._bytes_written += written
                     yield Slice(done, written)
 
     def _left_of(
@@ -189,7 +208,7 @@ class Cleaning:
     ) -> bytes | bytearray | memoryview | None:
         """What is to be written in its stead, if anything."""
         horizon = delete_horizon(header)
-        self.records_read += header.records_count
+        self._records_read += header.records_count
         has_empty_transaction = False
         if header.is_control:
             has_empty_transaction, aborted = _marker(header, batch, transactions)
@@ -205,7 +224,7 @@ class Cleaning:
             if not (is_last or self._is_last_of_producer(header)):
                 return None
             return empty_batch(header) if header.records_count else batch
-        self.records_kept += survivors.count
+        self._records_kept += survivors.count
         may_go_in_time = has_empty_transaction if header.is_control else survivors.has_tombstones
         notes_horizon = may_go_in_time and horizon is None
         if survivors.is_whole and not notes_horizon:
@@ -229,7 +248,7 @@ class Cleaning:
                     if offset >= end_offset:
                         left.append(number)
                     elif not flag & HAS_KEY:
-                        self.keyless += 1
+                        self._keyless += 1
                     elif (keeps_tombstones or flag & HAS_VALUE) and last_offset(key) <= offset:
                         left.append(number)
                 survivors.add(body, columns, left)

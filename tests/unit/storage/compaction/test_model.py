@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.storage.compaction.worlds import COMPACTED, Found, begin, committed, put, settle, table
+from tests.unit.storage.compaction.worlds import COMPACTED, Found, clean, committed, put, settle, table
 from tests.unit.storage.transactions import end
 from tests.unit.storage.worlds import NOW_MS, Machine, open_log
 
@@ -106,17 +108,13 @@ class CompactedLogAndModel(RuleBasedStateMachine):
     def clean(self, later: int, keys: int, slice_bytes: int) -> None:
         self.now_ms += later
         what = cleanable(self.log, self.now_ms)
-        cleaning_round, cleaning = begin(
+        done = clean(
             self.log, self.machine.disk, now_ms=self.now_ms, dedupe_bytes=keys * ENTRY_BYTES, slice_bytes=slice_bytes
         )
-        for done in cleaning.slices():
-            if done.cleaned is not None:
-                assert cleaning_round.replace(self.machine.disk, done.cleaned, self.now_ms)
-        self.log.cleaned_offset = cleaning.end_offset
-        assert cleaning.end_offset <= what.end_offset
-        assert cleaning.end_offset > what.first_dirty_offset or not what.dirty_bytes
+        assert done.end_offset <= what.end_offset
+        assert done.end_offset > what.first_dirty_offset or not what.dirty_bytes
         if keys == 100:
-            self._check_clean(cleaning.end_offset)
+            self._check_clean(done.end_offset)
 
     def _check_clean(self, end_offset: int) -> None:
         """One record a key, and what an earlier round has found of tombstones only for as long as they may stay."""
@@ -161,13 +159,8 @@ class CompactedLogAndModel(RuleBasedStateMachine):
             return 0 if left[0] < 0 else None
 
         self.machine.device.on_change = strike
-        try:
-            cleaning_round, cleaning = begin(self.log, self.machine.disk, now_ms=self.now_ms)
-            for done in cleaning.slices():
-                if done.cleaned is not None:
-                    cleaning_round.replace(self.machine.disk, done.cleaned, self.now_ms)
-        except Crashed:
-            pass
+        with suppress(Crashed):
+            clean(self.log, self.machine.disk, now_ms=self.now_ms)
         self.machine.crash("power" if power else "process")
         self.log = open_log(
             self.machine.disk, self.config, recovery_point=point, high_watermark=watermark, now_ms=self.now_ms

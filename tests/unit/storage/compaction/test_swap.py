@@ -33,13 +33,13 @@ def filled(machine: Machine) -> Log:
 
 def run(log: Log, machine: Machine) -> bool:
     """A round to its end; whether all of it was put in place."""
-    cleaning_round, cleaning = begin(log, machine.disk)
-    outcomes = [
-        cleaning_round.replace(machine.disk, done.cleaned, NOW_MS)
-        for done in cleaning.slices()
-        if done.cleaned is not None
-    ]
-    log.cleaned_offset = cleaning.end_offset
+    cleaning_round, slices = begin(log, machine.disk)
+    outcomes: list[bool] = []
+    for done in slices:
+        if done.group is not None:
+            outcomes.append(cleaning_round.replace(machine.disk, done.group, NOW_MS))
+        if done.round is not None:
+            log.cleaned_offset = done.round.end_offset
     return bool(outcomes) and all(outcomes)
 
 
@@ -177,9 +177,8 @@ def test_an_error_in_a_swap_leaves_all_as_it_was() -> None:
 def test_a_log_that_has_changed_meanwhile_takes_nothing_in(what: str) -> None:
     machine = Machine()
     log = filled(machine)
-    cleaning_round, cleaning = begin(log, machine.disk)
-    slices = cleaning.slices()
-    cleaned = next(done.cleaned for done in slices if done.cleaned is not None)
+    cleaning_round, slices = begin(log, machine.disk)
+    cleaned = next(done.group for done in slices if done.group is not None)
     slices.close()
     match what:
         case "cut":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from tests.unit.storage.worlds import NOW_MS, content
@@ -10,8 +11,9 @@ from odradek.ports import Disk
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.protocol.records.record import Record
+from odradek.storage.compaction import cleaning
 from odradek.storage.compaction.choice import cleanable
-from odradek.storage.compaction.cleaning import Cleaning
+from odradek.storage.compaction.cleaning import Cleaned, Slice
 from odradek.storage.compaction.round import CleaningRound
 from odradek.storage.config import LogConfig
 from odradek.storage.log import AppendInfo, Log
@@ -39,21 +41,24 @@ def settle(log: Log) -> None:
 
 def begin(
     log: Log, disk: Disk, *, now_ms: int = NOW_MS, dedupe_bytes: int = 1 << 20, slice_bytes: int = 200
-) -> tuple[CleaningRound, Cleaning]:
+) -> tuple[CleaningRound, Generator[Slice, None, None]]:
     cleaning_round = CleaningRound(log, cleanable(log, now_ms), now_ms)
-    return cleaning_round, Cleaning(
-        disk, cleaning_round.plan, dedupe_bytes=dedupe_bytes, load_factor=1.0, slice_bytes=slice_bytes
+    return cleaning_round, cleaning.clean(
+        disk, plan=cleaning_round.plan, dedupe_bytes=dedupe_bytes, load_factor=1.0, slice_bytes=slice_bytes
     )
 
 
-def clean(log: Log, disk: Disk, *, now_ms: int = NOW_MS, **options: Any) -> Cleaning:
+def clean(log: Log, disk: Disk, *, now_ms: int = NOW_MS, **options: Any) -> Cleaned:
     """One whole round over everything that may be cleaned."""
-    cleaning_round, cleaning = begin(log, disk, now_ms=now_ms, **options)
-    for done in cleaning.slices():
-        if done.cleaned is not None:
-            assert cleaning_round.replace(disk, done.cleaned, now_ms)
-    log.cleaned_offset = cleaning.end_offset
-    return cleaning
+    cleaning_round, slices = begin(log, disk, now_ms=now_ms, **options)
+    done: Cleaned | None = None
+    for each in slices:
+        if each.group is not None:
+            assert cleaning_round.replace(disk, each.group, now_ms)
+        done = each.round
+    assert done is not None
+    log.cleaned_offset = done.end_offset
+    return done
 
 
 def committed(log: Log) -> list[Found]:
