@@ -7,6 +7,7 @@ records it has lost, so its header goes on saying what a producer, a follower an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from struct import Struct
 
 from odradek.ids import NO_TIMESTAMP
@@ -22,7 +23,7 @@ from odradek.protocol.records.batch import (
     update_crc,
 )
 from odradek.protocol.records.columns import read_columns
-from odradek.protocol.records.compression import compress
+from odradek.protocol.records.compression import compress as pack
 from odradek.protocol.records.pure import HAS_KEY, HAS_VALUE, HASH_BYTES, Columns
 from odradek.protocol.records.record import read_varint, write_varint
 
@@ -39,9 +40,13 @@ def last_offsets(header: BatchHeader, batch: bytes | memoryview) -> dict[bytes, 
     last: dict[bytes, int] = {}
     for _, columns in read_columns(batch, header):
         offsets, _, _, flags, _ = columns
-        found = zip(hashes_of(columns), offsets, flags, strict=True)
-        last.update((key, offset) for key, offset, flag in found if flag & HAS_KEY)
+        found = zip(hashes_of(columns), offsets, strict=True)
+        last.update(found if all_have_keys(flags) else compress(found, map(HAS_KEY.__and__, flags)))
     return last
+
+
+def all_have_keys(flags: bytes) -> bool:
+    return flags.count(HAS_KEY | HAS_VALUE) + flags.count(HAS_KEY) == len(flags)
 
 
 def delete_horizon(header: BatchHeader) -> int | None:
@@ -76,7 +81,8 @@ class Survivors:
         flags = columns[3]
         self._pieces.append((body, columns, numbers))
         self.count += len(numbers)
-        self.has_tombstones = self.has_tombstones or not all(flags[number] & HAS_VALUE for number in numbers)
+        if flags.count(HAS_KEY | HAS_VALUE) != len(flags):
+            self.has_tombstones = self.has_tombstones or not all(flags[number] & HAS_VALUE for number in numbers)
 
     def as_batch(self, *, horizon_ms: int | None) -> bytearray:
         """The batch of these alone, at least one; with the time from which tombstones may go, if that is to be noted.
@@ -93,7 +99,7 @@ class Survivors:
             payload = b"".join(self._timed_from(horizon_ms))
         codec = header.compression
         if codec:
-            payload = compress(codec, payload)
+            payload = pack(codec, payload)
         max_timestamp = header.max_timestamp
         if not attributes & TIMESTAMP_TYPE_BIT:
             max_timestamp = max(columns[1][number] for _, columns, numbers in self._pieces for number in numbers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from itertools import compress
 
 from odradek.ports import Disk, File
 from odradek.protocol.errors import KafkaError
@@ -24,6 +25,7 @@ from odradek.protocol.records.columns import read_columns
 from odradek.protocol.records.pure import HAS_KEY, HAS_VALUE
 from odradek.storage.compaction.batches import (
     Survivors,
+    all_have_keys,
     delete_horizon,
     empty_batch,
     hashes_of,
@@ -234,26 +236,26 @@ class _Cleaning:
 
     def _keep(self, header: BatchHeader, batch: memoryview, survivors: Survivors) -> None:
         """Find the records that no newer one replaces, and the tombstones whose time has not come."""
-        end_offset, last_offset = self._map.end_offset, self._map.last_offset
         horizon = delete_horizon(header)
         keeps_tombstones = horizon is None or self._plan.now_ms < horizon
         try:
             for body, columns in read_columns(batch, header):
-                offsets, _, _, flags, _ = columns
-                if header.is_control:
-                    survivors.add(body, columns, range(len(offsets)))
-                    continue
-                left: list[int] = []
-                for number, (offset, flag, key) in enumerate(zip(offsets, flags, hashes_of(columns), strict=True)):
-                    if offset >= end_offset:
-                        left.append(number)
-                    elif not flag & HAS_KEY:
-                        self._keyless += 1
-                    elif (keeps_tombstones or flag & HAS_VALUE) and last_offset(key) <= offset:
-                        left.append(number)
-                survivors.add(body, columns, left)
+                numbers = range(len(columns[0]))
+                if header.is_control or header.base_offset >= self._map.end_offset:
+                    survivors.add(body, columns, numbers)
+                else:
+                    stays = self._map.are_last(hashes_of(columns), columns[0])
+                    left = list(compress(numbers, stays))
+                    if not (keeps_tombstones and all_have_keys(columns[3])):
+                        left = self._without_what_goes_anyway(left, columns[3], keeps_tombstones=keeps_tombstones)
+                    survivors.add(body, columns, left)
         except KafkaError as wrong:
             raise _unreadable(header, wrong) from wrong
+
+    def _without_what_goes_anyway(self, numbers: list[int], flags: bytes, *, keeps_tombstones: bool) -> list[int]:
+        """Of these records those with a key, and with a value unless tombstones stay."""
+        self._keyless += sum(not flag & HAS_KEY for flag in flags)
+        return [each for each in numbers if flags[each] & HAS_KEY and (keeps_tombstones or flags[each] & HAS_VALUE)]
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the log knows a producer by this batch: with it would go the sequence, or epoch, that comes next."""

@@ -6,7 +6,8 @@ nothing shorter will do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import le
 
 from odradek.ids import NO_OFFSET
 
@@ -17,6 +18,11 @@ Kafka's table takes 24. A buffer holds fewer keys here, so a log with many is cl
 """
 
 
+class _Offsets(dict[bytes, int]):
+    def __missing__(self, key: bytes) -> int:
+        return NO_OFFSET
+
+
 class OffsetMap:
     """Hashes of keys, and the offset of the last record of each."""
 
@@ -24,7 +30,7 @@ class OffsetMap:
 
     def __init__(self, buffer_bytes: int, load_factor: float) -> None:
         self.capacity = max(int(buffer_bytes / ENTRY_BYTES * load_factor), 1)
-        self._offsets: dict[bytes, int] = {}
+        self._offsets = _Offsets()
         self.end_offset: int = 0
         """All records before it are in here; what lies behind it stays as it is."""
 
@@ -48,6 +54,6 @@ class OffsetMap:
         offsets.update(last)
         return True
 
-    def last_offset(self, key: bytes) -> int:
-        """Of the key with this hash; -1 if it has none in here."""
-        return self._offsets.get(key, NO_OFFSET)
+    def are_last(self, keys: Iterable[bytes], offsets: Iterable[int]) -> Iterator[bool]:
+        """Of each of these records whether none of its key comes later. (Hot: all of a log go through it.)"""
+        return map(le, map(self._offsets.__getitem__, keys), offsets)
