@@ -364,6 +364,30 @@ def test_a_batch_that_is_refused_costs_its_transaction_and_the_epoch(code: Error
     play(test)
 
 
+@pytest.mark.parametrize("busy", ["add-offsets", "offset"])
+def test_what_would_be_tried_again_is_not_once_the_transaction_has_failed(busy: str) -> None:
+    """The coordinator is not there yet when a batch is given up, which is why the transaction can only be aborted."""
+
+    async def test(broker: ScriptedBroker, ports: Ports) -> None:
+        coordinator = Coordinator(broker, 1)
+        async with await started(ports, coordinator, batch_size=1) as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"0", partition=0)
+            coordinator.log.refuse = lambda header: ErrorCode.INVALID_PRODUCER_EPOCH
+            coordinator.codes[busy] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 50
+            other = await producer.submit("t", b"1", partition=1)
+            refused = await producer.submit("t", b"1", partition=0)
+            with pytest.raises(TransactionFailed, match="INVALID_PRODUCER_EPOCH"):
+                await producer.send_offsets_to_transaction({P0: 5}, GroupMetadata("g"))
+            await producer.abort_transaction()
+            outcomes = await asyncio.gather(refused, other, return_exceptions=True)
+            assert isinstance(outcomes[0], KafkaError)
+            coordinator.log.refuse, coordinator.codes = lambda header: None, {}
+            await one_transaction(producer)
+
+    play(test)
+
+
 def test_what_was_not_sent_yet_is_dropped_by_an_abort() -> None:
     async def test(broker: ScriptedBroker, ports: Ports) -> None:
         coordinator = Coordinator(broker, 1)

@@ -284,10 +284,10 @@ class Transactions:
 
     def _fail(self, how: Verdict, failure: Exception) -> None:
         """The transaction, or the producer, has failed; what was not sent yet never will be."""
-        assert how is not Verdict.RETRY
         self._needs_bump |= how is Verdict.ABORT_AND_BUMP
         if self.state in (State.ABORTABLE, State.FAILED) and how is not Verdict.FATAL:
-            return
+            return  # Also what might be tried again, and is not, since the transaction has failed already.
+        assert how is not Verdict.RETRY
         if self.state is not State.FAILED:
             self._failure = fenced(failure) if how is Verdict.FATAL else failure
             self._move(State.FAILED if how is Verdict.FATAL else State.ABORTABLE)
