@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell expr $(CORES) + 1)
 SIDE_BY_SIDE = -n $(WORKERS) --no-loadscope-reorder
-SCENARIOS := logs groups quorum replication
+SCENARIOS := logs groups quorum replication transactions
 
 .PHONY: help native native-wheel test test-side-by-side test-fast test-long check fuzz fuzz-records demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
@@ -77,7 +77,7 @@ demo: $(READY) ## See a consumer, a node, and the leader of three nodes be kille
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/pipelines/demo.py
 
-sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups, quorum or replication; ARGS=--trace)
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups, quorum, replication or transactions; ARGS=--trace)
 	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
 
 sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew or SEED=7; a core each (COUNT=2000)

@@ -29,7 +29,13 @@ def trace_elsewhere(seed: int, scenario: str, *, hash_seed: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("scenario", "seeds"),
-    [("logs", (3, 10, 18)), ("groups", (3, 10, 18)), ("quorum", (3, 10, 18)), ("replication", (3,))],
+    [
+        ("logs", (3, 10, 18)),
+        ("groups", (3, 10, 18)),
+        ("quorum", (3, 10, 18)),
+        ("replication", (3,)),
+        ("transactions", (3,)),
+    ],
 )
 def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str, seeds: tuple[int, ...]) -> None:
     for seed in seeds:

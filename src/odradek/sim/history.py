@@ -369,6 +369,121 @@ class ReplicaHolds:
     records: tuple[tuple[int, bytes], ...]
 
 
+class LoggedBatch(NamedTuple):
+    """A batch of a partition's log, as far as transactions are concerned; `ends` says how a marker ends one."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    transactional: bool
+    ends: str = ""
+    """`commit` or `abort`, of a marker."""
+    records: tuple[bytes, ...] = ()
+
+
+@value
+class TransactionSent:
+    """A producer is about to send a record in a transaction, whose name stands in front of the record."""
+
+    transaction: str
+    partition: Partition
+    record: bytes
+
+
+@value
+class TransactionEnding:
+    """A producer is about to ask that its transaction end this way."""
+
+    transaction: str
+    committed: bool
+
+
+@value
+class TransactionEnded:
+    """A producer was told how its transaction has ended."""
+
+    transaction: str
+    committed: bool
+
+
+@value
+class FencedSent:
+    """Somebody who is fenced is about to send a record."""
+
+    partition: Partition
+    record: bytes
+
+
+@value
+class FencedHeard:
+    """Somebody who is fenced was told that this was done for him."""
+
+    name: str
+    what: str
+
+
+@value
+class CommittedRead:
+    """A consumer of committed records alone got these, by offset; `final` where it reads once all is over."""
+
+    consumer: str
+    partition: Partition
+    records: tuple[tuple[int, bytes], ...]
+    final: bool = False
+
+
+@value
+class StableSeen:
+    """Where the last stable offset and the high watermark of a partition were on the node that leads it."""
+
+    node: str
+    partition: Partition
+    leader_epoch: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+@value
+class LogHeld:
+    """What the leader of a partition holds, once all is over."""
+
+    partition: Partition
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    batches: tuple[LoggedBatch, ...]
+
+
+@value
+class InputConsumed:
+    """How far a group has got with a partition whose records transactions copy, once all is over."""
+
+    group: str
+    partition: Partition
+    offset: int
+
+
+@value
+class TransactionsSettled:
+    """Which transactions, and which partitions, were still undecided when they had had time enough."""
+
+    undecided: tuple[str, ...]
+    waited_s: float
+
+
+TransactionEvent: TypeAlias = (
+    TransactionSent
+    | TransactionEnding
+    | TransactionEnded
+    | FencedSent
+    | FencedHeard
+    | CommittedRead
+    | StableSeen
+    | LogHeld
+    | InputConsumed
+    | TransactionsSettled
+)
 ReplicaEvent: TypeAlias = WatermarkSeen | ReplicaHolds
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
 QuorumEvent: TypeAlias = (
@@ -384,7 +499,7 @@ QuorumEvent: TypeAlias = (
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | DiskLost | Restarted
 ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | TrimSent | TrimAnswered | Unpromised
-Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent
+Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent | TransactionEvent
 
 
 class History:

@@ -139,6 +139,9 @@ def members(shape: Shape) -> list[Member]:
 class QuorumCluster(Cluster):
     """Machines formatted as a cluster's, with probes on their nodes."""
 
+    features: Mapping[str, int] = {}
+    """Levels that it is formatted with, where they are not the newest."""
+
     def __init__(
         self,
         seed: int,
@@ -164,7 +167,9 @@ class QuorumCluster(Cluster):
             machine.power_is_silent = True
             machine.make_node = functools.partial(ProbedNode, machine, member.node_id)
             _provide(machine)
-            directory_id = _format(machine, voters, SimulatedEntropy(self.draw(f"{name} format")))
+            directory_id = _format(
+                machine, voters, SimulatedEntropy(self.draw(f"{name} format")), features=self.features
+            )
             if member.is_controller:
                 self.controllers[member.node_id] = Controller(member.node_id, name, CONTROLLER_PORT, directory_id)
             self.internet.machines[name] = None
@@ -182,7 +187,7 @@ class QuorumCluster(Cluster):
         listeners = machine.properties["listeners"].replace(machine.name, name)
         twin = Machine(self, name, machine.properties | {"listeners": listeners})
         twin.make_node = functools.partial(ProbedNode, twin, TWIN + brokers[0].node_id)
-        _format(twin, None, SimulatedEntropy(self.draw(f"{name} format")))
+        _format(twin, None, SimulatedEntropy(self.draw(f"{name} format")), features=self.features)
         return machine, twin
 
     def abandon(self) -> None:
@@ -244,7 +249,8 @@ class QuorumCluster(Cluster):
     def replace_disk(self, machine: Machine) -> None:
         machine.device.lose()
         _provide(machine)
-        _format(machine, None, SimulatedEntropy(self.draw(f"{machine.name} format {machine.lives}")))
+        entropy = SimulatedEntropy(self.draw(f"{machine.name} format {machine.lives}"))
+        _format(machine, None, entropy, features=self.features)
         self.history.add(DiskLost(self.members[machine.name].node_id))
 
     @property
@@ -310,7 +316,9 @@ def _provide(machine: Machine) -> None:
         machine.device.provide(log_dir)
 
 
-def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: SimulatedEntropy) -> Uuid:
+def _format(
+    machine: Machine, voters: tuple[Voter, ...] | None, entropy: SimulatedEntropy, *, features: Mapping[str, int]
+) -> Uuid:
     """As an administrator does before the first start; no crash takes it back. Which id the directory got."""
     config = load(machine.properties, host_name=machine.name)
     plan = format_directories(
@@ -321,6 +329,7 @@ def _format(machine: Machine, voters: tuple[Voter, ...] | None, entropy: Simulat
         cluster_id=CLUSTER_ID,
         unformatted=all_directories(config),
         initial_controllers=voters,
+        features=features,
     )
     machine.device.settle()
     return plan.directories[0].directory_id

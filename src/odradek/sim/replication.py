@@ -98,8 +98,8 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     faults = ReplicationFaults(cluster, power=power)
     for machine in cluster.machines.values():
         faults.start(machine)
-    client = _library_client(cluster)
-    await _create_topics(cluster, client)
+    client = library_client(cluster)
+    await create_topics(cluster, client)
     crowd = _crowd(cluster)
     producers = [
         LeaderProducer(cluster, f"producer-{number}", MANY, partitions=[partition])
@@ -127,7 +127,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         for producer in producers:
             producer.finish()
         await asyncio.gather(coming, operating, *working)
-        await _settle(cluster)
+        await settle(cluster)
         await _end(serving)
         await operated.finish()
         await operator.settle(operated, patience_s=SETTLE_S)
@@ -154,7 +154,7 @@ async def _end(serving: Sequence[asyncio.Task[None]]) -> None:
             raise outcome
 
 
-def _library_client(cluster: ReplicationCluster) -> LibraryClient:
+def library_client(cluster: ReplicationCluster) -> LibraryClient:
     ports = Ports(cluster.client_network("admin"), cluster.clock, SimulatedEntropy(cluster.draw("admin entropy")))
     return LibraryClient(ports, {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "admin"})
 
@@ -169,7 +169,7 @@ def _crowd(cluster: ReplicationCluster) -> Crowd:
     return Crowd(cluster, plan, partitions, most_members=2)
 
 
-async def _create_topics(cluster: ReplicationCluster, client: LibraryClient) -> None:
+async def create_topics(cluster: ReplicationCluster, client: LibraryClient) -> None:
     flush = {"flush.messages": "1"} if cluster.flushed else {}
     for plan in cluster.plans:
         while True:
@@ -211,7 +211,7 @@ async def _play_on(cluster: ReplicationCluster) -> None:
             return
 
 
-async def _settle(cluster: ReplicationCluster) -> None:
+async def settle(cluster: ReplicationCluster) -> None:
     """Until all replicas have everything; the clusters that never get there are told of."""
     began = cluster.loop.time()
     while not cluster.all_in_sync():

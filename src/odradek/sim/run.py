@@ -16,16 +16,25 @@ import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from odradek.sim import checkers, groups, quorum, replication
+from odradek.sim import checkers, groups, quorum, replication, transactions
 from odradek.sim.cluster import Cluster, TraceLog
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
-from odradek.sim.history import Acknowledged, ChangeAnswered, CommitAcknowledged, History, Partition, Read
+from odradek.sim.history import (
+    Acknowledged,
+    ChangeAnswered,
+    CommitAcknowledged,
+    History,
+    Partition,
+    Read,
+    TransactionEnded,
+)
 from odradek.sim.loop import Deadlock
 from odradek.sim.machine import MakeNode, make_node
 from odradek.sim.producer import Producer
 from odradek.sim.replication_cluster import ReplicationCluster
 from odradek.sim.trace import Trace
+from odradek.sim.transaction_cluster import TransactionCluster
 from odradek.sim.workload import DURABLE_TOPICS, create_topics
 from odradek.values import value
 
@@ -60,7 +69,7 @@ class Outcome:
     seed: int
     broken: tuple[str, ...]
     acknowledged: int
-    """Records, commits, or changes of metadata."""
+    """Records, commits, ends of transactions, or changes of metadata."""
     simulated_s: float
     steps: int
     calls: int
@@ -150,6 +159,8 @@ def _cluster(seed: int, scenario: str, make_node: MakeNode, *, power: bool) -> C
         return quorum.QuorumCluster(seed, History(()))
     if scenario == "replication":
         return ReplicationCluster(seed, power=power)
+    if scenario == "transactions":
+        return TransactionCluster(seed, power=power)
     if scenario == "groups":
         history = History(groups.durable_topics(power=power))
         return Cluster(seed, history, make_node, properties=groups.properties(power=power))
@@ -160,7 +171,7 @@ def _acknowledged(history: History) -> int:
     return sum(
         len(event.records)
         if isinstance(event, Acknowledged)
-        else isinstance(event, CommitAcknowledged | ChangeAnswered)
+        else isinstance(event, CommitAcknowledged | ChangeAnswered | TransactionEnded)
         for event in history.events
     )
 
@@ -221,6 +232,7 @@ _SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "groups": groups.scenario,
     "quorum": quorum.scenario,
     "replication": replication.scenario,
+    "transactions": transactions.scenario,
 }
 
 

@@ -12,10 +12,13 @@ from typing import TypeAlias, get_args
 from odradek.sim.checkers import (
     acknowledged_kept,
     answered_kept,
+    committed_read,
     committed_same,
     ends_forward,
     epochs_forward,
     fenced_leads_nothing,
+    fenced_silent,
+    inputs_once,
     living_keep_sessions,
     log_end,
     offsets_forward,
@@ -33,12 +36,14 @@ from odradek.sim.checkers import (
     replicas_same,
     same_record,
     seen_stays,
+    stable_offset,
     start_explained,
+    transactions_atomic,
     unfenced_knows_itself,
     watermark_forward,
 )
 from odradek.sim.checkers.promised import promised
-from odradek.sim.history import ClientEvent, Event, GroupEvent, History, QuorumEvent, ReplicaEvent
+from odradek.sim.history import ClientEvent, Event, GroupEvent, History, QuorumEvent, ReplicaEvent, TransactionEvent
 
 Checker: TypeAlias = Callable[[History], list[str]]
 
@@ -78,6 +83,16 @@ _OF: tuple[tuple[tuple[type[Event], ...], tuple[Checker, ...]], ...] = (
         ),
     ),
     (get_args(ReplicaEvent), (watermark_forward.check, replicas_same.check)),
+    (
+        get_args(TransactionEvent),
+        (
+            transactions_atomic.check,
+            committed_read.check,
+            inputs_once.check,
+            stable_offset.check,
+            fenced_silent.check,
+        ),
+    ),
 )
 """Each with what it is about: where nothing of that happened, there is nothing to judge."""
 
