@@ -7,6 +7,7 @@ topic that is seen there has clients of its own, who know it by its id and go wh
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -337,22 +338,7 @@ class Operator:
 
     async def _pass_on_coordinator(self, admin: Admin, topic: TopicImage) -> None:
         """The groups' coordinator goes from one broker to another and perhaps back, sooner than it has loaded."""
-        partition = TopicPartition(GROUPS.topic, GROUPS.index)
-        first = NO_NODE
-        for _ in range(self._draw.randrange(2, 6)):
-            agreed = self._cluster.registration(GROUPS)
-            if agreed is None:
-                return
-            others = [replica for replica in agreed.isr if replica != agreed.leader]
-            if others:
-                first = first if first in others and self._draw.random() < 0.7 else self._draw.choice(others)
-                self._note(f"passes the coordinator on from {agreed.leader} to {first}")
-                replicas = [first, *(replica for replica in agreed.replicas if replica != first)]
-                _raise(await admin.reassign_partitions({partition: replicas}))
-                _raise(await admin.elect_leaders(Election.PREFERRED, [partition]))
-                self._trace.mark("operator passed on a coordinator")
-                first = agreed.leader
-            await asyncio.sleep(self._draw.random() ** 3)
+        await pass_on(self._cluster, admin, GROUPS, self._draw)
 
     # Settings.
 
@@ -380,6 +366,26 @@ class Operator:
 
     def _note(self, what: str) -> None:
         self._trace.note("operator", what)
+
+
+async def pass_on(cluster: ReplicationCluster, admin: Admin, partition: Partition, draw: random.Random) -> None:
+    """Leadership of a partition goes from one broker to another and perhaps back, a few times."""
+    key = TopicPartition(partition.topic, partition.index)
+    first = NO_NODE
+    for _ in range(draw.randrange(2, 6)):
+        agreed = cluster.registration(partition)
+        if agreed is None:
+            return
+        others = [replica for replica in agreed.isr if replica != agreed.leader]
+        if others:
+            first = first if first in others and draw.random() < 0.7 else draw.choice(others)
+            cluster.trace.note("operator", f"passes {partition} on from {agreed.leader} to {first}")
+            replicas = [first, *(replica for replica in agreed.replicas if replica != first)]
+            _raise(await admin.reassign_partitions({key: replicas}))
+            _raise(await admin.elect_leaders(Election.PREFERRED, [key]))
+            cluster.trace.mark("operator passed on a coordinator")
+            first = agreed.leader
+        await asyncio.sleep(draw.random() ** 3)
 
 
 def _name(partition: Partition) -> str:

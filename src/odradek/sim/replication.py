@@ -128,7 +128,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
             producer.finish()
         await asyncio.gather(coming, operating, *working)
         await settle(cluster)
-        await _end(serving)
+        await end_serving(serving)
         await operated.finish()
         await operator.settle(operated, patience_s=SETTLE_S)
         await crowd.settle(admin)
@@ -145,7 +145,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         _note_contents(cluster, partition)
 
 
-async def _end(serving: Sequence[asyncio.Task[None]]) -> None:
+async def end_serving(serving: Sequence[asyncio.Task[None]]) -> None:
     """Of those who go on for ever; if one did not, that was wrong."""
     for task in serving:
         task.cancel()

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from odradek.coordinator.transaction.shard import TransactionShard
 from odradek.coordinator.transaction.state import COMPLETE, State
+from odradek.ids import NodeId
+from odradek.metadata.topic_names import TRANSACTION_TOPIC
 from odradek.ports import FileSlice
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
 from odradek.protocol.records.batch import decode_records, iter_batches, read_header
 from odradek.protocol.records.control import read_end_txn_marker
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.sim.history import GROUPS, LoggedBatch, LogHeld, Partition
+from odradek.sim.loop import Crashed
 from odradek.sim.machine import Machine
 from odradek.sim.replication_cluster import MIN, REPLICAS, ReplicatedNode, ReplicationCluster
 from odradek.sim.workload import TopicPlan
+from odradek.storage.log import AppendInfo, Transaction
+from odradek.storage.validation import Examined, Origin
+
+if TYPE_CHECKING:
+    from odradek.coordinator.shard import Effect
+    from odradek.server.coordinators.marker_sender import Codes as MarkerCodes
+    from odradek.server.coordinators.marker_sender import Told
+    from odradek.server.coordinators.transactions import TransactionRunner
+    from odradek.server.coordinators.verification import Codes
 
 STATE_PARTITIONS = 2
-STATE_LOGS = tuple(Partition("__transaction_state", index) for index in range(STATE_PARTITIONS))
+STATE_LOGS = tuple(Partition(TRANSACTION_TOPIC, index) for index in range(STATE_PARTITIONS))
 INPUT = TopicPlan("input", 2, (MIN,))
 COPIES = TopicPlan("copies", 3, (MIN,))
 ECHOES = TopicPlan("echoes", 2, (MIN, ("segment.ms", "1500"), ("index.interval.bytes", "1")))
@@ -28,6 +44,9 @@ FLEETING = "fleeting"
 """A topic that is written to in transactions as well, and deleted and made anew meanwhile."""
 OLD_VERSION = 0.3
 """How many clusters begin at transaction.version 0."""
+LATE_ANSWERS, LATE_MARKERS, LOST_ANSWERS = 0.03, 0.05, 0.05
+LATEST_S = 12.0
+"""Longer than most transactions may stay open."""
 
 
 class TransactionCluster(ReplicationCluster):
@@ -53,7 +72,16 @@ class TransactionCluster(ReplicationCluster):
         super().__init__(seed, power=power)
         self.output = [partition for partition in self.partitions if partition.topic != INPUT.name]
         for name, machine in self.machines.items():
-            machine.make_node = functools.partial(ReplicatedNode, self, machine, self.members[name].node_id)
+            machine.make_node = functools.partial(TransactionNode, self, machine, self.members[name].node_id)
+
+        self.on_step: Callable[[Machine, str], bool] | None = None
+        """Asked at every step of a transaction's end that a node is about to make: whether it dies there."""
+
+    def step(self, machine: Machine, what: str) -> None:
+        if self.on_step is not None and machine.life is not None and self.on_step(machine, what):
+            self.trace.note(machine.name, f"is struck before {what}")
+            machine.life.alive = False
+            raise Crashed(what)
 
     def led(self, partition: Partition) -> tuple[Machine, HostedPartition] | None:
         """Who leads a partition, as the cluster has agreed."""
@@ -121,6 +149,71 @@ class TransactionCluster(ReplicationCluster):
                 tuple(_batches(led[1])),
             )
         )
+
+
+class TransactionNode(ReplicatedNode):
+    """A node that may die between any two steps, and whose questions about transactions may take their time.
+
+    What takes long here is the network: answers come late, or are lost after what was asked for has been done.
+    """
+
+    _cluster: TransactionCluster
+
+    def _open_replicas(self) -> None:
+        super()._open_replicas()
+        draw = self._cluster.draw(f"{self._machine.name} transactions {self._machine.lives}")
+        verifier, coordinators = self.rooms.verifier, self.rooms.transactions
+        markers = coordinators._markers
+        verify, tell, begin, append = verifier._ask, markers._ask, coordinators.begin, self.rooms.replicas.append
+
+        async def verified(asked: AddPartitionsToTxnTransaction) -> Codes:
+            codes = await verify(asked)
+            if draw.random() < LATE_ANSWERS:
+                self._trace("verification answered late")
+                await asyncio.sleep(draw.random() * LATEST_S)
+            return codes
+
+        async def told(leader: NodeId, sent: list[Told]) -> MarkerCodes:
+            self._cluster.step(self._machine, "markers")
+            if sent and draw.random() < LATE_MARKERS:
+                self._trace("markers late")
+                await asyncio.sleep(draw.random() ** 2 * LATEST_S)
+            codes = await tell(leader, sent)
+            self._cluster.step(self._machine, "markers are known to be written")
+            if sent and draw.random() < LOST_ANSWERS:
+                self._trace("answer to markers lost")
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+            return codes
+
+        def begun(runner: TransactionRunner, effect: Effect) -> None:
+            self._cluster.step(self._machine, "an end that is committed")
+            begin(runner, effect)
+
+        def appended(
+            hosted: HostedPartition,
+            batch: memoryview,
+            now_ms: int,
+            origin: Origin = Origin.CLIENT,
+            acks_all: bool = False,
+            examined: Examined | None = None,
+            transaction: Transaction = None,
+        ) -> AppendInfo:
+            watched = hosted.topic == TRANSACTION_TOPIC or read_header(batch).is_control
+            if watched:
+                self._cluster.step(self._machine, f"an append to {hosted}")
+            info = append(hosted, batch, now_ms, origin, acks_all, examined, transaction)
+            if watched:
+                self._cluster.step(self._machine, f"what follows an append to {hosted}")
+            return info
+
+        verifier._ask = verified  # type: ignore[method-assign]
+        markers._ask = told  # type: ignore[method-assign]
+        coordinators.begin = begun  # type: ignore[method-assign]
+        self.rooms.replicas.append = appended  # type: ignore[method-assign]
+
+    def _trace(self, mark: str) -> None:
+        self._cluster.trace.note(self._machine.name, mark)
+        self._cluster.trace.mark(mark)
 
 
 def _batches(hosted: HostedPartition) -> Iterator[LoggedBatch]:

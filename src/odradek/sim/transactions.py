@@ -21,19 +21,23 @@ from odradek.sim.history import (
     StableSeen,
     TransactionsSettled,
 )
+from odradek.sim.impostor import STATES as FENCED
+from odradek.sim.impostor import Impostor
 from odradek.sim.replication import (
     LOOK_EVERY_S,
     MANY,
     RUN_S,
     SHORTEST_S,
     create_topics,
+    end_serving,
     library_client,
     settle,
 )
 from odradek.sim.replication_clients import LastReader, LeaderProducer
-from odradek.sim.replication_faults import ReplicationFaults
 from odradek.sim.trace import OPERATION
 from odradek.sim.transaction_cluster import TransactionCluster
+from odradek.sim.transaction_faults import TransactionFaults
+from odradek.sim.transaction_operator import TransactionOperator
 
 STATES = (
     "transaction committed",
@@ -48,6 +52,17 @@ STATES = (
     "power loss",
     "leader moved",
     "coordinator reloaded",
+    "coordinator struck",
+    "struck between two steps",
+    "verification answered late",
+    "markers late",
+    "answer to markers lost",
+    "output trimmed",
+    "topic deleted under transactions",
+    "operator passed on a coordinator",
+    "transaction.version raised to 1",
+    "transaction.version raised to 2",
+    *FENCED,
 )
 """What a set of seeds must have met to prove anything about transactions."""
 
@@ -61,7 +76,7 @@ timeouts first."""
 async def scenario(cluster: Cluster, *, power: bool) -> None:
     assert isinstance(cluster, TransactionCluster)
     draw = cluster.draw("scenario")
-    faults = ReplicationFaults(cluster, power=power)
+    faults = TransactionFaults(cluster, power=power)
     for machine in cluster.machines.values():
         faults.start(machine)
     client = library_client(cluster)
@@ -78,11 +93,15 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         reader.start()
     feeding = [asyncio.create_task(producer.run()) for producer in producers]
     working = [asyncio.create_task(shift.run()) for shift in shifts]
+    impostor = Impostor(cluster, [shift.job for shift in shifts])
+    operator = TransactionOperator(cluster, client)
+    serving = [asyncio.create_task(impostor.run()), asyncio.create_task(operator.run())]
     await faults.run(draw.randrange(FEWEST_FAULTS, 8), RUN_S)
     await asyncio.sleep(max(SHORTEST_S - cluster.loop.time(), 1))
     for producer in producers:
         producer.finish()
     await asyncio.gather(*feeding)
+    await end_serving(serving)
     await settle(cluster)
     for shift in shifts:
         shift.is_ending = True
@@ -223,7 +242,7 @@ async def _poll(cluster: TransactionCluster, name: str, consumer: Consumer, *, f
         cluster.trace.mark(OPERATION)
 
 
-async def _watch(cluster: TransactionCluster, faults: ReplicationFaults) -> None:
+async def _watch(cluster: TransactionCluster, faults: TransactionFaults) -> None:
     """Note how far logs are stable on who leads."""
     while True:
         faults.look()
