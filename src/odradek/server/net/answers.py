@@ -135,9 +135,13 @@ class Answers(ABC):
         self._held += 1
 
     def go_on(self) -> None:
-        """With what was held up; in a turn of its own, since a handler is in the middle of its work."""
+        """With what was held up; in a turn of its own, since a handler is in the middle of its work.
+
+        Nothing is where the connection has gone; its handlers may be given up when no loop runs any more.
+        """
         self._held -= 1
-        asyncio.get_running_loop().call_soon(self._serve_held_frames)
+        if not self._closed:
+            asyncio.get_running_loop().call_soon(self._serve_held_frames)
 
     def _await(self, endpoint: Endpoint, correlation_id: int, deferred: Deferred[Any]) -> None:
         slot = Slot(endpoint, correlation_id, self.last_request_ms)
