@@ -47,9 +47,14 @@ def running(server: Server) -> Iterator[Server]:
     assert code in (0, 143, -9), f"exit code {code}:\n{server.log_tail()}"
 
 
+def new_name() -> str:
+    """Of a topic, a group or whatever else that no other test has one for."""
+    return f"topic-{os.getpid()}-{next(_numbers)}"
+
+
 def created_topic(server: Server, partitions: int, settings: dict[str, str], name: str = "") -> str:
     """Of a new name unless it is given one; all of its partitions answer."""
-    name = name or f"topic-{os.getpid()}-{next(_numbers)}"
+    name = name or new_name()
     with wire.Connection(server.port) as connection:
         assert wire.create_topic(connection, name, partitions, settings) == 0
         wait_for_partitions(connection, name, partitions)
