@@ -73,7 +73,7 @@ check: $(READY) ## Format, lint, types, and the one-way stairs between rooms
 	$(BIN)/mypy bench
 	$(BIN)/lint-imports
 
-demo: $(READY) ## See a consumer, a node, and the leader of three nodes be killed, also under a pipeline, and what is kept
+demo: $(READY) ## See a consumer, a worker, a node, and the leader of three nodes be killed, also under a pipeline, and what is kept
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/pipelines/demo.py
 

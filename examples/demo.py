@@ -2,9 +2,11 @@
 
 It starts a node as a process of its own, writes and reads with a client that knows nothing of Odradek (librdkafka), and
 looks at the files. Two consumers share the work as a group until one of them is killed (`group.py`, which also runs on
-its own). Then the node itself is killed in the middle of a stream of writes, and what it knows afterwards is counted:
-nothing that was acknowledged is lost, doubled or out of order. Last, three nodes hold every record and the leader is
-killed under load (`failover.py`, which also runs on its own). It ends by itself, with 1 if anything was lost.
+its own). A worker that reads, transforms and writes is killed in the middle, once without transactions and once with
+them, and what it has written is counted (`at_least_once.py`, `exactly_once.py`). Then the node itself is killed in the
+middle of a stream of writes, and what it knows afterwards is counted: nothing that was acknowledged is lost, doubled or
+out of order. Last, three nodes hold every record and the leader is killed under load (`failover.py`, which also runs on
+its own). It ends by itself, with 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import at_least_once
+import exactly_once
 import failover
 import group
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -52,19 +56,25 @@ def main() -> int:
         title("4. A group of two consumers, and kill -9 of one of them")
         shared = asyncio.run(group.show(node.bootstrap_servers))
 
-        title("5. kill -9 of the node in the middle of a stream of writes")
+        title("5. kill -9 of a worker: at least once")
+        repeated = at_least_once.show(node.bootstrap_servers)
+
+        title("6. kill -9 of a worker in a transaction: exactly once")
+        once = exactly_once.show(node.bootstrap_servers)
+
+        title("7. kill -9 of the node in the middle of a stream of writes")
         create_topic(node, "ledger", 1)
         whole = crash(node)
         kept = asyncio.run(group.all_committed(node.bootstrap_servers))
         say(f"the offsets that the group had committed are {'still there' if kept else 'LOST'}")
 
-    title("6. Three nodes, and kill -9 of a leader under load")
+    title("8. Three nodes, and kill -9 of a leader under load")
     with running_cluster() as cluster:
         survived = failover.show(cluster)
 
     title("The end")
     say(f"stopped cleanly, data removed; all of it took {time.monotonic() - began:.1f} s")
-    return 0 if shared and whole and kept and survived else 1
+    return 0 if shared and repeated and once and whole and kept and survived else 1
 
 
 def create_topic(node: SubprocessNode, name: str, partitions: int) -> None:

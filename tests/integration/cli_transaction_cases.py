@@ -88,6 +88,7 @@ def what_is_open_is_listed_and_described(cli: Cli, name: str) -> None:
     assert rows(cli, "--state", "CompleteCommit")[f"{name}-1"][0] == "CompleteCommit"
     assert list(rows(cli, "--producer-id", listed[f"{name}-2"]["producer_id"])) == [f"{name}-2"]
     assert f"{name}-2" not in rows(cli, "--longer-than", 3600)
+    assert list(rows(cli, "--longer-than", 0, "--pattern", f"{name}-.")) == [f"{name}-2"]
     (told,) = cli.json("transaction", "describe", f"{name}-2")
     assert told["producer_id"] == listed[f"{name}-2"]["producer_id"]
     assert told["timeout_ms"] == 60_000

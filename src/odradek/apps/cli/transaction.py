@@ -34,15 +34,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
         list_transactions,
         "Show transactional ids, the state they are in, and how long those are open that have not ended.",
     )
-    listing.add_argument("--open", action="store_true", help="only those with a transaction that has not ended")
-    listing.add_argument(
+    which = listing.add_mutually_exclusive_group()
+    which.add_argument("--open", action="store_true", help="only those with a transaction that has not ended")
+    which.add_argument(
         "--state", action="append", default=[], metavar="STATE", help=f"only those in this state: {', '.join(STATES)}"
     )
     listing.add_argument(
         "--producer-id", type=natural, action="append", default=[], metavar="ID", help="only of this producer id"
     )
     listing.add_argument(
-        "--longer-than", type=seconds, metavar="SECONDS", help="only those whose transaction began so long ago"
+        "--longer-than", type=seconds, metavar="SECONDS", help="only those with a transaction open for so long"
     )
     listing.add_argument(
         "--pattern", metavar="REGEX", help="only transactional ids that are described by this (RE2) as a whole"
@@ -75,9 +76,10 @@ async def list_transactions(admin: Admin, options: argparse.Namespace) -> int:
         if state not in STATES:
             hint = did_you_mean(state, STATES) or f" There are {', '.join(STATES)}."
             raise Sentence(f"there is no state {state}.{hint}", 2)
+    is_open = options.open or (options.longer_than is not None and not options.state)
     listed = await _told(
         admin,
-        states=(*options.state, *(OPEN if options.open else ())),
+        states=OPEN if is_open else options.state,
         producer_ids=options.producer_id,
         longer_than_ms=ALL_DURATIONS if options.longer_than is None else int(options.longer_than * 1000),
         pattern=options.pattern,
