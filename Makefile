@@ -89,7 +89,7 @@ sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew 
 sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must be caught by some seed
 	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \
 	  tests/simulation/test_quorum_mutants.py tests/simulation/test_replication_mutants.py \
-	  tests/simulation/test_operator_mutants.py \
+	  tests/simulation/test_operator_mutants.py tests/simulation/test_transaction_mutants.py \
 	  tests/simulation/test_raft_model.py
 
 chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)

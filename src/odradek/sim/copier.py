@@ -42,6 +42,8 @@ class Job:
         self.is_classic = draw.random() < 0.4
         """Whether its producers are of before KIP-890, whatever the cluster offers."""
         self.timeout_ms = draw.randrange(SHORTEST_TIMEOUT_MS, LONGEST_TIMEOUT_MS)
+        self.is_draining = False
+        """Whether nothing new comes: what is left is copied in larger pieces."""
         self.position = 0
         """Behind what is known to be copied."""
         self.identities: list[tuple[int, int]] = []
@@ -74,10 +76,12 @@ class Copier(ClientProcess):
             consumer.assign([self._source])
             await self._insist(lambda: self._find_place(consumer))
             while not self.is_leaving:
-                records = await consumer.poll(300, max_records=self.draw.choice((1, 2, 5)))
+                records = await consumer.poll(
+                    300, max_records=30 if self.job.is_draining else self.draw.choice((1, 2, 5))
+                )
                 if records:
                     await self._copy(producer, consumer, records)
-                await asyncio.sleep(self.draw.random() * 0.4)
+                await asyncio.sleep(self.draw.random() * 0.3)
         except (ProducerFailed, KafkaError) as failure:
             self.cluster.trace.note(self.name, f"has to end: {failure!r}")
             self.cluster.trace.mark("producer fenced")
@@ -181,10 +185,11 @@ class Copier(ClientProcess):
             await producer.send_offsets_to_transaction(offsets, GroupMetadata(GROUP))
 
         steps.insert(self.draw.randrange(len(steps) + 1), commit_offsets)
-        stall_at = self.draw.randrange(len(steps)) if self.draw.random() < STALLS else -1
+        stalls = not self.job.is_draining and self.draw.random() < STALLS
+        stall_at = self.draw.randrange(len(steps)) if stalls else -1
         for number, step in enumerate(steps):
             await step()
-            if self.draw.random() < 0.4:
+            if not self.job.is_draining and self.draw.random() < 0.4:
                 await asyncio.sleep(self.draw.random() ** 3)
             if number == stall_at:
                 self.cluster.trace.mark("copier stalled")

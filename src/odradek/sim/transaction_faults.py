@@ -23,7 +23,12 @@ class TransactionFaults(ReplicationFaults):
     def __init__(self, cluster: TransactionCluster, *, power: bool) -> None:
         super().__init__(cluster, power=power)
         self._transactional = cluster
-        self.kinds += [(10, self.strike_between_steps), (5, self.strike_coordinator), (3, self.strike_in_its_log)]
+        self.kinds += [
+            (10, self.strike_between_steps),
+            (5, self.strike_coordinator),
+            (3, self.strike_in_its_log),
+            (4, self.strike_decided),
+        ]
 
     async def strike_between_steps(self) -> None:
         """Whoever makes a certain step of an end that is yet to come dies there, and perhaps its successor soon."""
@@ -68,6 +73,28 @@ class TransactionFaults(ReplicationFaults):
         await asyncio.sleep(self._draw.uniform(1, 10))
         machine.go_on()
         self._release(machine)
+
+    async def strike_decided(self) -> None:
+        """A coordinator decides something while none of its followers runs, and dies; they go on when it is gone."""
+        partition = self._draw.choice(STATE_LOGS)
+        led = self._transactional.led(partition)
+        agreed = self._transactional.registration(partition)
+        if led is None or agreed is None:
+            return
+        machines = [led[0], *(self._machine_of(each) for each in agreed.replicas if each != agreed.leader)]
+        if any(machine in self._struck or not machine.is_up for machine in machines):
+            return
+        self._struck += machines
+        coordinator, *followers = machines
+        self._trace.mark("coordinator struck with what it had decided")
+        for follower in followers:
+            follower.hold()
+        await asyncio.sleep(self._draw.uniform(0.3, 2.5))
+        await coordinator.crash("process")
+        for follower in followers:
+            follower.go_on()
+            self._release(follower)
+        await self._bring_back(coordinator)
 
     async def strike_in_its_log(self) -> None:
         """A coordinator dies in some change of its log that is yet to come."""

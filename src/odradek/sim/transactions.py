@@ -124,7 +124,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
 class InputProducer(LeaderProducer):
     """Feeds the copiers, who need a while for each record."""
 
-    longest_pause_s = 2.5
+    longest_pause_s = 3.0
 
 
 class Shift:
@@ -194,6 +194,7 @@ class Shift:
     async def _finish(self) -> None:
         """Until everything is copied; a copier that is fenced by an older one's successor is followed by another."""
         cluster = self._cluster
+        self.job.is_draining = True
         newest = self._copiers[-1] if self._copiers else self._begin()
         while self.job.position < cluster.end_of(self.job.source):
             if newest.over.is_set():
