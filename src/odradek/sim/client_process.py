@@ -36,6 +36,7 @@ class ClientProcess(ABC):
         self.draw: random.Random = cluster.draw(name)
 
     def start(self) -> None:
+        self.cluster.client_lives.append(self.life)
         task = self.cluster.loop.create_task(self._live(), context=self.life.context)
         task.add_done_callback(self._ended)
 

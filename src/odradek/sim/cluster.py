@@ -67,6 +67,8 @@ class Cluster(SimulatedWorld):
         super().__init__(seed, history)
         self.clock = SimulatedClock(self.loop)
         """The clients' clock."""
+        self.client_lives: list[Life] = []
+        """Of processes of clients."""
         if machines is None:
             machines = {BROKER: PROPERTIES | dict(properties or {})}
         self.machines = {name: Machine(self, name, settings, make_node) for name, settings in machines.items()}
@@ -115,6 +117,9 @@ class Cluster(SimulatedWorld):
         """The run is over, however it ended."""
         for machine in self.machines.values():
             machine.abandon()
+        for life in self.client_lives:
+            if life.alive:
+                life.end()
 
 
 class TraceLog(logging.Handler):

@@ -85,12 +85,18 @@ class Life:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 coroutine = task.get_coro()
                 assert isinstance(coroutine, Coroutine | Generator)
-                # It may try to wait once more, or be the one whose call crashed and which is being unwound already.
-                with contextlib.suppress(Crashed, RuntimeError, ValueError):
-                    coroutine.close()
+                self.unwind(coroutine.close)
         self.tasks.clear()
         for task in list(self._failed):
             task.exception()  # Nobody is left who could have looked at it.
+
+    def unwind(self, close: Callable[[], None]) -> None:
+        """Close a coroutine of a life that has ended; what it would have the loop do yet is of that life, too.
+
+        It may try to wait once more, or be the one whose call crashed and which is being unwound already.
+        """
+        with contextlib.suppress(Crashed, RuntimeError, ValueError):
+            self.context.copy().run(close)
 
 
 Posted: TypeAlias = tuple[Callable[..., object], tuple[Any, ...], "Life"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
@@ -15,7 +14,7 @@ from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Device, Keep
 from odradek.sim.entropy import SimulatedEntropy
 from odradek.sim.history import History, PowerLost, ProcessCrashed, Restarted
-from odradek.sim.loop import Crashed, Life, SimulatedLoop
+from odradek.sim.loop import Life, SimulatedLoop
 from odradek.sim.network import Internet
 from odradek.sim.trace import Trace
 from odradek.sim.workers import SimulatedWorkers
@@ -183,7 +182,7 @@ class Machine:
     def _end_life(self, life: Life, keep: Keep = "process") -> None:
         life.end()
         if self.node is not None:
-            _close_handlers(self.node)
+            _close_handlers(self.node, life)
         if keep == "power" and self.power_is_silent:
             self.internet.lose_power(self.name, life)
         else:
@@ -193,10 +192,9 @@ class Machine:
         self._ended.set()
 
 
-def _close_handlers(node: Node) -> None:
+def _close_handlers(node: Node, life: Life) -> None:
     """As tasks are closed when a life ends: requests that wait have none."""
     for listener in node.rooms.listeners.by_name.values():
         for connection in listener.scope.connections.values():
             for handler in connection.stepped():
-                with contextlib.suppress(Crashed, RuntimeError, ValueError):
-                    handler.close()
+                life.unwind(handler.close)

@@ -119,6 +119,29 @@ def test_nothing_of_an_ended_life_runs_again() -> None:
         life.check()
 
 
+def test_what_a_dying_life_puts_off_never_happens() -> None:
+    """Its coroutines are closed when it ends, by whoever ended it, and what that calls for is not his."""
+    loop = SimulatedLoop()
+    life = Life("a node")
+    ran: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ran.append("unwound")
+            asyncio.get_running_loop().call_soon(ran.append, "went on")
+
+    async def kill() -> None:
+        loop.create_task(work(), context=life.context)
+        await asyncio.sleep(1)
+        life.end()
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(kill())
+    assert ran == ["unwound"]
+
+
 def test_finished_tasks_are_forgotten_by_their_life() -> None:
     loop = SimulatedLoop()
     life = Life("node")
