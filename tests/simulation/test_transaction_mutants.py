@@ -88,12 +88,12 @@ def test_readers_that_are_not_told_of_aborted_transactions(monkeypatch: pytest.M
 
 
 def test_a_partition_that_does_not_compare_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A zombie's append is taken while its successor has a transaction open."""
+    """A zombie's append is taken after the fence, while its successor has a transaction open."""
     check, check_transactional = Producers.check, Producers.check_transactional
 
     def open_under_any(self: Producers, producer_id: int, epoch: int) -> bool:
         producer = self.get(producer_id)
-        return producer is not None and producer.txn_first_offset >= 0
+        return producer is not None and producer.txn_first_offset >= 0 and epoch <= producer.epoch
 
     def unfenced(self: Producers, producer_id: int, epoch: int, *given: Any) -> Any:
         producer = self.get(producer_id)
