@@ -15,6 +15,9 @@ from odradek.protocol.declare import FieldLayout, Message, Struct, layout
 from odradek.protocol.errors import MalformedFrame
 from odradek.protocol.primitives import WireType, decode_uvarint
 
+_LONGEST_STRING = (1 << 15) - 1
+"""Also where the length could say more: Kafka reads none that is longer, and no key of a coordinator holds one."""
+
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], Any]:
     """`decode(buffer, position) -> (message, position after it)`; the buffer ends where the message may end."""
@@ -53,6 +56,10 @@ def _too_long(declared_bytes: int, left_bytes: int) -> NoReturn:
     raise MalformedFrame(f"{declared_bytes} bytes declared, {left_bytes} left")
 
 
+def _long_string(declared_bytes: int) -> NoReturn:
+    raise MalformedFrame(f"a string of {declared_bytes} bytes, where {_LONGEST_STRING} are allowed")
+
+
 def _wrong_size(field: str) -> NoReturn:
     raise MalformedFrame(f"{field} does not have its declared size")
 
@@ -77,6 +84,7 @@ class _Decoder:
             "null": _null,
             "too_many": _too_many,
             "too_long": _too_long,
+            "long_string": _long_string,
             "wrong_size": _wrong_size,
             "struct_error": struct.error,
         }
@@ -201,7 +209,8 @@ class _Decoder:
         self.run.append(("B" if flexible else letter, length))
         self.flush()
         if flexible:
-            self.line(f"if {length} > 127: {length}, p = uvarint(b, p - 1)")
+            limit = f"; {length} <= {_LONGEST_STRING + 1} or long_string({length} - 1)" if letter == "h" else ""
+            self.line(f"if {length} > 127: {length}, p = uvarint(b, p - 1){limit}")
         self.line(f"if {length} == {1 if flexible else 0}: {target} = {empty}")
         null = f"{length} == 0" if flexible else f"{length} < 0"
         field = target.partition(".")[2] or "an element"

@@ -223,7 +223,10 @@ FETCH_UP_TO_ITS_TAGS = "ffffffff 00000000 00000000 00000000 00 00000000 00000000
         (ProduceRequest, 9, "00 ffff 000003e8 ffffffff0f", "4294967294 elements do not fit"),
         (ProduceRequest, 9, "00 ffff 000003e8 00", "may not be null"),
         (ProduceRequest, 3, "7fff 61", "32767 bytes declared, 1 left"),
-        (ProduceRequest, 9, "ffffffff0f 61", "4294967294 bytes declared, 1 left"),
+        (ProduceRequest, 9, "80 01 61", "127 bytes declared, 1 left"),
+        (ProduceRequest, 9, "8180 02" + 32_768 * "61", "a string of 32768 bytes"),
+        (ProduceRequest, 9, "ffffffff0f 61", "a string of 4294967294 bytes"),
+        (ProduceRequest, 9, "00 ffff 000003e8 02 03 6162 02 00000007 ffffffff0f", "4294967294 bytes declared, 0 left"),
         (ProduceRequest, 9, "ffffffffff0f", "more than 32 bits"),
         (ProduceRequest, 9, "ffffffff7f", "more than 32 bits"),
         (ProduceRequest, 9, "03 c328", "not UTF-8"),
@@ -239,6 +242,12 @@ FETCH_UP_TO_ITS_TAGS = "ffffffff 00000000 00000000 00000000 00 00000000 00000000
 def test_lies_about_lengths_and_counts(cls: type[Message], version: int, bytes_hex: str, complaint: str) -> None:
     with pytest.raises(MalformedFrame, match=complaint):
         decode(cls, version, bytes.fromhex(bytes_hex))
+
+
+def test_a_string_may_be_as_long_as_kafka_reads() -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="x" * 32_767)])
+    for version in (8, 9):
+        assert decode(MetadataRequest, version, encode(request, version)).topics == request.topics
 
 
 def test_a_declared_count_allocates_nothing() -> None:
