@@ -7,7 +7,6 @@ in the order of a hash table are sorted, and sentences in errors are left out.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +16,16 @@ import pytest
 from bench import wire
 from bench.cells import wait_for_partitions
 from tests.compat.brokers import new_server, running
-from tests.unit.server.rig import decode_response, request_body
+from tests.compat.conversation import Conversation
 
 from odradek.protocol.api import ApiKey
-from odradek.protocol.codec import Message
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -56,46 +54,6 @@ PROPERTIES = {
 }
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 NOT_YET = (14, 15, 16)
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class Conversation:
-    """What was asked and answered, on as many connections as it takes."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._connections: dict[str, wire.Connection] = {}
-        self.lines: list[str] = []
-
-    def close(self) -> None:
-        for connection in self._connections.values():
-            connection.__exit__()
-
-    def send(self, request: Message, version: int, *, on: str = "one") -> None:
-        if on not in self._connections:
-            self._connections[on] = wire.Connection(self._port)
-        connection = self._connections[on]
-        body = request_body(request, version, 7, client_id="wire")
-        connection.socket.sendall(len(body).to_bytes(4) + body)
-
-    def receive(self, what: str, api_key: int, version: int, *, on: str = "one") -> Any:
-        answer: Any = decode_response(ApiKey(api_key), version, self._connections[on].receive_frame()[4:])
-        self.lines += [f"{what}, version {version}", f"    {_told(answer)}"]
-        return answer
-
-    def ask(self, what: str, request: Message, version: int, *, on: str = "one") -> Any:
-        self.send(request, version, on=on)
-        return self.receive(what, request.api_key, version, on=on)
-
-
-def _told(answer: Message) -> str:
-    if isinstance(answer, ListGroupsResponse):
-        answer.groups.sort(key=lambda group: group.group_id)
-    elif isinstance(answer, DeleteGroupsResponse):
-        answer.results.sort(key=lambda result: result.group_id)
-    text = _UUID.sub("UUID", repr(answer))
-    text = re.sub(r"port=\d+", "port=PORT", text)
-    return re.sub(r"error_message='[^']{9,}'", "error_message='…'", text)
 
 
 def join(group_id: str = "g", **more: Any) -> JoinGroupRequest:
