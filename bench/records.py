@@ -12,13 +12,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
 
-from odradek.protocol.records import native, pure
+from odradek.protocol.records import batch, native, pure
 from odradek.protocol.records.batch import HEADER_SIZE, build_batch, decode_records, read_header
 from odradek.protocol.records.check import check_records
 from odradek.protocol.records.columns import read_columns
 from odradek.protocol.records.compression import Compression
-from odradek.protocol.records.record import Record
+from odradek.protocol.records.record import Record, encode_in_python
 
 ROUNDS = 7
 SIZES = (10, 100, 1024)
@@ -103,13 +105,14 @@ def _as_it_is() -> Iterator[None]:
 
 @contextmanager
 def _without_module() -> Iterator[None]:
-    held = native.check, native.Check, native.encode, native.decode, native.offsets_keys_hashes
-    native.check, native.Check, native.encode, native.decode = pure.check, pure.Check, None, None
-    native.offsets_keys_hashes = pure.offsets_keys_hashes
-    try:
+    twins: dict[str, Any] = {
+        "check": pure.check,
+        "Check": pure.Check,
+        "decode": None,
+        "offsets_keys_hashes": pure.offsets_keys_hashes,
+    }
+    with patch.multiple(native, **twins), patch.object(batch, "encode_record", encode_in_python):
         yield
-    finally:
-        native.check, native.Check, native.encode, native.decode, native.offsets_keys_hashes = held
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ fn finished() -> PyErr {
     PyValueError::new_err("it is finished")
 }
 
-/// As `record.write_record` in Python, for one record.
+/// As `record.encode_in_python`.
 #[pyfunction]
 fn encode<'py>(
     py: Python<'py>,
@@ -95,14 +95,17 @@ fn encode<'py>(
     offset_delta: i32,
     key: Option<PyBackedBytes>,
     value: Option<PyBackedBytes>,
-    headers: Vec<(PyBackedStr, Option<PyBackedBytes>)>,
-) -> Bound<'py, PyBytes> {
+    headers: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    // Most records have none, and a list of nothing would cost as much as all the rest.
+    let headers: Vec<(PyBackedStr, Option<PyBackedBytes>)> =
+        if headers.len()? == 0 { Vec::new() } else { headers.extract()? };
     let pairs: Vec<(&[u8], Option<&[u8]>)> =
         headers.iter().map(|(name, content)| (name.as_bytes(), content.as_deref())).collect();
     let draft = Draft { timestamp_delta, key: key.as_deref(), value: value.as_deref(), headers: &pairs };
     let mut out = Vec::with_capacity(size_of_record(&draft, offset_delta));
     write_record(&mut out, &draft, offset_delta);
-    PyBytes::new(py, &out)
+    Ok(PyBytes::new(py, &out))
 }
 
 /// Up to `most` records from a position on, as arguments of `record.Record`, and the position behind them. It stops at

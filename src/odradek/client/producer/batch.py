@@ -9,7 +9,7 @@ from odradek.client.cluster import TopicPartition
 from odradek.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from odradek.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, frame_batch
 from odradek.protocol.records.compression import Compression, compress
-from odradek.protocol.records.record import Header, write_record
+from odradek.protocol.records.record import Header, encode_record
 from odradek.values import value
 
 RECORD_OVERHEAD = 21
@@ -91,14 +91,7 @@ class ProducerBatch:
         before = len(body)
         if count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
-        write_record(
-            body,
-            timestamp_delta=timestamp - self._base_timestamp,
-            offset_delta=count,
-            key=key,
-            value=content,
-            headers=headers,
-        )
+        body += encode_record(timestamp - self._base_timestamp, count, key, content, headers)
         if count and HEADER_SIZE + len(body) > limit_bytes:
             del body[before:]
             return None

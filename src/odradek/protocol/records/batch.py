@@ -14,7 +14,7 @@ from odradek.protocol.records import native
 from odradek.protocol.records.compression import Compression, compress, compression_of, decompress
 from odradek.protocol.records.crc import crc32c
 from odradek.protocol.records.native import Fields
-from odradek.protocol.records.record import Record, malformed, read_fields, write_record
+from odradek.protocol.records.record import Record, encode_record, malformed, read_fields
 from odradek.values import value
 
 BATCH_HEADER = struct.Struct(">qiiBIhiqqqhii")
@@ -117,14 +117,7 @@ def build_batch(
     times = [record.timestamp if record.timestamp != NO_TIMESTAMP else timestamp for record in records]
     body = bytearray()
     for delta, record in enumerate(records):
-        write_record(
-            body,
-            timestamp_delta=times[delta] - times[0],
-            offset_delta=delta,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-        )
+        body += encode_record(times[delta] - times[0], delta, record.key, record.value, record.headers)
     attributes = int(compression)
     attributes |= TIMESTAMP_TYPE_BIT if log_append_time else 0
     attributes |= TRANSACTIONAL_BIT if transactional else 0

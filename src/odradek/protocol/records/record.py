@@ -57,19 +57,10 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
         raise malformed("a record ends in the middle of a variable-length integer") from None
 
 
-def write_record(
-    out: bytearray,
-    *,
-    timestamp_delta: int,
-    offset_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[Header] = (),
-) -> None:
-    """Append one record, with its length in front."""
-    if native.encode is not None:
-        out += native.encode(timestamp_delta, offset_delta, key, value, headers)
-        return
+def encode_in_python(
+    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> bytes:
+    """One record, with its length in front."""
     body = bytearray(1)  # Attributes, of which no bit is used yet.
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -79,8 +70,12 @@ def write_record(
     for name, content in headers:
         _write_nullable(body, name.encode())
         _write_nullable(body, content)
-    write_varint(out, len(body))
-    out += body
+    size = bytearray()
+    write_varint(size, len(body))
+    return bytes(size + body)
+
+
+encode_record = native.encode or encode_in_python
 
 
 def read_record(

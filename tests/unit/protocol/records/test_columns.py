@@ -15,7 +15,7 @@ from odradek.protocol.records.batch import HEADER_SIZE, build_batch, decode_reco
 from odradek.protocol.records.columns import read_columns
 from odradek.protocol.records.compression import Compression, compress, decompress
 from odradek.protocol.records.pure import HAS_KEY, HAS_VALUE
-from odradek.protocol.records.record import Record, write_record
+from odradek.protocol.records.record import Record, encode_record
 
 TIME_MS = 1_700_000_000_000
 
@@ -40,7 +40,7 @@ def cleaned(deltas: list[int], *, last: int | None = None, count: int | None = N
     """A batch of which only these offset deltas are left."""
     body = bytearray()
     for delta in deltas:
-        write_record(body, timestamp_delta=delta, offset_delta=delta, key=b"%d" % delta, value=b"value")
+        body += encode_record(delta, delta, b"%d" % delta, b"value", ())
     batch = frame_batch(
         body,
         attributes=0,

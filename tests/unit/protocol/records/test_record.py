@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.records.record import read_record, read_varint, write_record, write_varint
+from odradek.protocol.records.record import encode_record, read_record, read_varint, write_varint
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -35,19 +35,17 @@ def test_varints_that_do_not_end(encoded: bytes) -> None:
 
 
 def test_every_cut_of_a_record_is_refused() -> None:
-    out = bytearray()
-    write_record(out, timestamp_delta=5, offset_delta=1, key=b"key", value=b"value", headers=(("a", b"1"), ("b", None)))
-    record, end = read_record(bytes(out), 0, base_offset=10, base_timestamp=100)
+    out = encode_record(5, 1, b"key", b"value", (("a", b"1"), ("b", None)))
+    record, end = read_record(out, 0, base_offset=10, base_timestamp=100)
     assert (record.offset, record.timestamp, record.key, record.value) == (11, 105, b"key", b"value")
     assert (record.headers, end) == ((("a", b"1"), ("b", None)), len(out))
     for cut in range(len(out)):
         with pytest.raises(KafkaError):
-            read_record(bytes(out[:cut]), 0, base_offset=10, base_timestamp=100)
+            read_record(out[:cut], 0, base_offset=10, base_timestamp=100)
 
 
 def test_header_names_that_are_no_text_are_read_as_java_reads_them() -> None:
-    out = bytearray()
-    write_record(out, timestamp_delta=0, offset_delta=0, key=None, value=None, headers=(("a", b"1"),))
+    out = bytearray(encode_record(0, 0, None, None, (("a", b"1"),)))
     out[out.index(b"a")] = 0xFF
     record, _ = read_record(bytes(out), 0, base_offset=0, base_timestamp=0)
     assert record.headers == (("\ufffd", b"1"),)

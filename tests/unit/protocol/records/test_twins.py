@@ -16,7 +16,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.records import native, pure
 from odradek.protocol.records.batch import HEADER_SIZE, build_batch, decode_records, read_header
 from odradek.protocol.records.pure import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, Fault
-from odradek.protocol.records.record import Record, read_record, read_varint, write_record
+from odradek.protocol.records.record import Record, encode_in_python, read_record, read_varint
 
 odradek_native = pytest.importorskip("odradek_native", reason="NOT TESTED: the native module is not installed")
 
@@ -138,18 +138,9 @@ def test_records_are_written_and_read_alike(given_records: list[Record], most: i
     native_body, position, count = b"", 0, 0
     pure_body = bytearray()
     for index, each in enumerate(given_records):
-        delta = each.timestamp - TIME_MS
-        native_body += odradek_native.encode(delta, index, each.key, each.value, each.headers)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(native, "encode", None)
-            write_record(
-                pure_body,
-                timestamp_delta=delta,
-                offset_delta=index,
-                key=each.key,
-                value=each.value,
-                headers=each.headers,
-            )
+        fields = each.timestamp - TIME_MS, index, each.key, each.value, each.headers
+        native_body += odradek_native.encode(*fields)
+        pure_body += encode_in_python(*fields)
     assert native_body == pure_body
     while count < len(given_records):
         found, behind = odradek_native.decode(native_body, position, most, 100, TIME_MS)
