@@ -18,15 +18,17 @@ from tests.unit.server.rig import Client, Rig, decode_response, framed, request_
 
 from odradek.protocol.api import ApiKey, request_header_version
 from odradek.protocol.codec import Message
+from odradek.protocol.fast.produce import ProducePlan
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches
 from odradek.protocol.records.record import Record
-from odradek.server.handlers.context import Context
+from odradek.server.access.caller import Caller
 from odradek.server.net.connection import Connection
 from odradek.server.net.listener import ListenerScope
-from odradek.server.net.routes import FastPath
+from odradek.server.net.routes import FastPath, Reader
 from odradek.server.node import Node
+from odradek.server.rooms import Rooms
 from odradek.sim.loop import Crashed
 
 HEALTHY_TOPIC = "nobody-touches-the-healthy-one"
@@ -343,6 +345,8 @@ class Round:
             endpoint.decode = self._counted(endpoint.decode, (name, key, version))
             if key == ApiKey.PRODUCE:
                 endpoint.handle = self._silence_noted(endpoint.handle)
+            if endpoint.read is not None:
+                endpoint.read = self._read_counted(endpoint.read, (name, key, version))
             if endpoint.fast_path is not None:
                 endpoint.fast_path = self._fast_counted(endpoint.fast_path, (name, key, version))
 
@@ -357,12 +361,20 @@ class Round:
         return counted
 
     def _silence_noted(self, handle: Any) -> Any:
-        def noted(ctx: Context, request: ProduceRequest) -> Any:
-            if request.acks == 0:
+        def noted(rooms: Rooms, caller: Caller, plan: ProducePlan) -> Any:
+            if plan.acks == 0:
                 self._silent += 1
-            return handle(ctx, request)
+            return handle(rooms, caller, plan)
 
         return noted
+
+    def _read_counted(self, read: Reader, name: EndpointName) -> Reader:
+        def counted(frame: memoryview, position: int) -> Any:
+            plan = read(frame, position)
+            self.tally.decoded[name] += plan is not None
+            return plan
+
+        return counted
 
     def _fast_counted(self, fast: FastPath, name: EndpointName) -> FastPath:
         def counted(node: Node, frame: memoryview, position: int, correlation_id: int) -> bytes | None:

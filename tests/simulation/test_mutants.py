@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol.codec import Message
 from odradek.server.net.dispatch import Endpoint
 from odradek.server.partitions.hosted_partition import HostedPartition
 from odradek.server.partitions.replicas import Replicas
@@ -81,9 +80,10 @@ def test_a_handler_that_waits_before_it_uses_the_request(monkeypatch: pytest.Mon
         init(self, *arguments)
         handle = self.handle
 
-        async def wait_first(context: Any, request: Message) -> Message | None:
+        async def wait_first(*arguments: Any) -> Any:
             await asyncio.sleep(0.001)
-            return await handle(context, request)
+            answer = handle(*arguments)
+            return await answer if asyncio.iscoroutine(answer) else answer
 
         self.handle = wait_first
         self.fast_path = None

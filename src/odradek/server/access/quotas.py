@@ -13,7 +13,6 @@ from odradek.metadata.controller.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
 from odradek.metadata.image.client_quotas import CLIENT_ID, IP, NO_CLIENT_QUOTAS, USER, ClientQuotasImage, Entity
@@ -21,7 +20,6 @@ from odradek.ports import Clock
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.server.waiting.stepped import resume
 
 if TYPE_CHECKING:
@@ -243,9 +241,7 @@ def is_metered(quotas: Quotas, caller: Caller, request: Message) -> bool:
     return not (isinstance(request, FetchRequest) and _is_followers(request))
 
 
-async def metered(
-    quotas: Quotas, caller: Caller, request: Message, frame_bytes: int, handler: Coroutine[Any, Any, Message | None]
-) -> Message | None:
+async def metered(quotas: Quotas, caller: Caller, handler: Coroutine[Any, Any, Message | None]) -> Message | None:
     """Answer, count what it cost, tell the client to wait, and do not hear it meanwhile.
 
     Time counts as long as the loop was kept; what a handler waits for costs nobody anything.
@@ -261,9 +257,7 @@ async def metered(
         spent_ms = monotonic_ms() - started_ms
         response = await resume(handler, awaited)
     use = None
-    if isinstance(request, ProduceRequest):
-        use = PRODUCER_BYTE_RATE, frame_bytes
-    elif isinstance(response, FetchResponse):
+    if isinstance(response, FetchResponse):
         fetched = sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
         use = CONSUMER_BYTE_RATE, fetched
     throttle_ms = charge(quotas, caller, spent_ms, use)

@@ -19,7 +19,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
 )
 from odradek.protocol.records.control import EndTxnMarker, end_txn_batch
-from odradek.server.partitions.acks import Acknowledgements, PendingAck
+from odradek.server.partitions.acks import AckWait
 from odradek.storage.validation import Origin
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class MarkerWriter:
 
     async def write(self, markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarkerResult]:
         """What became of each, in the same order."""
-        replicated = Acknowledgements()
-        appended: list[tuple[PendingAck, WritableTxnMarkerPartitionResult]] = []
+        replicated = _Replicated([])
         handed_on: list[tuple[Deferred[None], WritableTxnMarkerPartitionResult]] = []
         answers: list[WritableTxnMarkerResult] = []
         for marker in markers:
@@ -75,8 +74,7 @@ class MarkerWriter:
                         if runner is not None:
                             handed_on.append((_through_shard(runner, marker), result))
                         else:
-                            end_offset = await self._append(hosted, marker)
-                            appended.append((replicated.expect(hosted, end_offset), result))
+                            await self._append(hosted, marker, replicated, result)
                     except KafkaError as refused:
                         result.error_code = _told(refused.code)
                 topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
@@ -86,13 +84,18 @@ class MarkerWriter:
                 await written
             except KafkaError as refused:
                 result.error_code = _told(refused.code)
-        await replicated.wait(self._purgatory, timeout_ms=self._timeout_ms)
-        for pending, result in appended:
-            result.error_code = pending.outcome
+        if replicated.is_pending:
+            replicated.begin(self._purgatory, timeout_ms=self._timeout_ms)
+            await replicated
         return answers
 
-    async def _append(self, hosted: HostedPartition, marker: WritableTxnMarker) -> int:
-        """Where the log ends then."""
+    async def _append(
+        self,
+        hosted: HostedPartition,
+        marker: WritableTxnMarker,
+        replicated: _Replicated,
+        result: WritableTxnMarkerPartitionResult,
+    ) -> None:
         now_ms = self._clock.now_ms()
         batch = end_txn_batch(
             EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
@@ -108,9 +111,20 @@ class MarkerWriter:
             acks_all=True,
             transaction=marker.transaction_version,
         )
-        if hosted.partition.log.flush_due(now_ms):
+        is_due = hosted.partition.log.flush_due(now_ms)
+        replicated.outcomes.append(result)
+        replicated.expect(hosted, len(replicated.outcomes) - 1, info.last_offset + 1)
+        if is_due:
             await self._replicas.flush([hosted])
-        return info.last_offset + 1
+
+
+class _Replicated(AckWait[WritableTxnMarkerPartitionResult]):
+    """Markers that wait for their replicas."""
+
+    __slots__ = ()
+
+    def unacknowledged(self, number: int, code: ErrorCode) -> None:
+        self.outcomes[number].error_code = code
 
 
 def _through_shard(runner: ShardRunner[Any], marker: WritableTxnMarker) -> Deferred[None]:

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from odradek.ids import NO_NODE, NodeId, Uuid
+from odradek.ids import Uuid
 from odradek.metadata.image import Image
-from odradek.metadata.image.cluster import Endpoint
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fast.produce import LeaderHint
 from odradek.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
 
 _NAMES_A_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class LeaderHints:
-    """The leaders that one answer names, and where clients of its listener reach them."""
-
-    __slots__ = ("_image", "_listener_name", "_named")
-
-    def __init__(self, image: Image, listener_name: str) -> None:
-        self._image = image
-        self._listener_name = listener_name
-        self._named: dict[NodeId, None] = {}
-
-    def leader_of(self, topic: str | Uuid, index: int) -> tuple[NodeId, int]:
-        """Node and epoch, -1 and -1 if the partition is not known; the node's address will be told, too."""
-        topics = self._image.topics
-        known = topics.by_id.get(Uuid(topic)) if isinstance(topic, bytes) else topics.by_name.get(topic)
-        if known is None or not 0 <= index < len(known.partitions):
-            return NO_NODE, -1
-        partition = known.partitions[index]
-        self._named[partition.leader] = None
-        return partition.leader, partition.leader_epoch
-
-    def endpoints(self) -> Iterator[tuple[NodeId, Endpoint, str | None]]:
-        """Node, address and rack of each leader that is alive and listens there."""
-        for node_id in self._named:
-            broker = self._image.cluster.brokers.get(node_id)
-            if broker is not None and not broker.fenced:
-                endpoint = broker.endpoint(self._listener_name)
-                if endpoint is not None:
-                    yield node_id, endpoint, broker.rack
+def leader_hint(image: Image, listener_name: str, topic: str | Uuid, index: int) -> LeaderHint | None:
+    """A partition's leader, and where clients of that listener reach it; None if the partition is not known."""
+    topics = image.topics
+    known = topics.by_id.get(Uuid(topic)) if isinstance(topic, bytes) else topics.by_name.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return None
+    partition = known.partitions[index]
+    broker = image.cluster.brokers.get(partition.leader)
+    endpoint = None if broker is None or broker.fenced else broker.endpoint(listener_name)
+    if broker is None or endpoint is None:
+        return LeaderHint(partition.leader, partition.leader_epoch, None, -1, None)
+    return LeaderHint(partition.leader, partition.leader_epoch, endpoint.host, endpoint.port, broker.rack)
 
 
 def name_fetch_leaders(response: FetchResponse, image: Image, listener_name: str) -> None:
-    """Say who leads instead, and where that listener's clients reach them (KIP-951)."""
-    leaders = LeaderHints(image, listener_name)
+    """Say who leads instead, and where that listener's clients reach them."""
+    reachable: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for data in topic.partitions:
-            if data.error_code in _NAMES_A_LEADER:
-                leader, epoch = leaders.leader_of(topic.topic_id, data.partition_index)
-                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack)
-        for node_id, endpoint, rack in leaders.endpoints()
-    ]
+            if data.error_code not in _NAMES_A_LEADER:
+                continue
+            hint = leader_hint(image, listener_name, topic.topic_id, data.partition_index)
+            if hint is None:
+                continue
+            data.current_leader = LeaderIdAndEpoch(leader_id=hint.node_id, leader_epoch=hint.leader_epoch)
+            if hint.host is not None:
+                reachable[hint.node_id] = NodeEndpoint(
+                    node_id=hint.node_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    response.node_endpoints = list(reachable.values())

@@ -10,53 +10,61 @@ part of it, from version 12 on to make it so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from struct import Struct
+from typing import Any, TypeAlias
 
-from odradek.ids import NO_OFFSET, Uuid
+from odradek.ids import Uuid
+from odradek.metadata.controller.quotas import PRODUCER_BYTE_RATE
 from odradek.metadata.topic_names import is_internal
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
+from odradek.protocol.fast.cached_produce import cached_produce
+from odradek.protocol.fast.produce import (
+    FIRST_VERSION_BY_ID,
+    FLAGS_POSITION,
+    LeaderHint,
+    Outcome,
+    ProducePlan,
+    Refused,
+    plan_of,
+    read_produce,
+    write_produce,
 )
-from odradek.protocol.records.batch import HEADER_SIZE
+from odradek.protocol.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 from odradek.protocol.records.check import TakesLong
+from odradek.protocol.records.compression import Compression
+from odradek.replication.partition import SOLE_REPLICA
 from odradek.security.acl import Operation, ResourceType
-from odradek.server.access.authorizer import allowed, topic_check
+from odradek.server.access.authorizer import allowed
+from odradek.server.access.caller import Caller
 from odradek.server.coordinators.verification import Proof, TransactionalProducer
-from odradek.server.handlers.cached_produce import cached_produce
-from odradek.server.handlers.context import Context
-from odradek.server.handlers.fast_produce_one import fast_produce_one
-from odradek.server.handlers.leader_hints import LeaderHints
-from odradek.server.handlers.produce_answers import (
-    accepted,
-    is_too_new,
-    is_transactional,
-    name_leaders,
-    producer_of,
-    refused,
-)
+from odradek.server.handlers.leader_hints import leader_hint
 from odradek.server.net.routes import Role, serves
-from odradek.server.partitions.acks import Acknowledgements, PendingAck
+from odradek.server.partitions.acks import AckWait
 from odradek.server.partitions.hosted_partition import HostedPartition
+from odradek.server.rooms import Rooms
+from odradek.server.waiting.deferred import Deferred, of_task
 from odradek.storage.log import AppendInfo
 from odradek.storage.producer_state import Verification
-from odradek.storage.validation import Examined
+from odradek.storage.validation import Examined, Origin
 
-ALL = -1
-TOPIC_ID_VERSION = 13
+Outcomes: TypeAlias = list[Outcome]
+
 ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself that may write to the cluster's own topics, as with Kafka."""
 
-ABORTABLE_VERSION = 11
+_ZSTD_VERSION = 7
+_ABORTABLE_VERSION = 11
 """From which on clients know TRANSACTION_ABORTABLE."""
-ADDS_PARTITIONS_VERSION = 12
+_ADDS_PARTITIONS_VERSION = 12
 """From which on partitions need not be added to a transaction by its producer."""
 
 _ASK_AGAIN = (
@@ -66,298 +74,349 @@ _ASK_AGAIN = (
     ErrorCode.NOT_COORDINATOR,
 )
 
+_PRODUCER = Struct(">qhi")
+_PRODUCER_POSITION = 43
+_MAGIC_POSITION = 16
+
+_NOT_YET = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""In the place of a batch that was not appended yet."""
+
 
 @serves(
     ApiKey.PRODUCE,
     on=Role.BROKER,
     announced_min_version=0,
     overlaps=True,
-    fast_path=fast_produce_one,
-    cached_request=cached_produce,
+    read=read_produce,
+    cached_reader=cached_produce,
+    plan_of=plan_of,
+    write=write_produce,
+    quota_use=lambda plan, outcomes, request_bytes: (PRODUCER_BYTE_RATE, request_bytes),
 )
-async def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
-    appends = _Appends(ctx, request)
-    responses = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[appends.append(topic, part) for part in topic.partition_data],
-        )
-        for topic in _once_each(request.topic_data)
-    ]
-    if appends.held_back:
-        await appends.append_held_back()
-    for hosted, answer in appends.to_flush:
+def handle(
+    rooms: Rooms, caller: Caller, plan: ProducePlan
+) -> Outcomes | Deferred[Outcomes] | Coroutine[Any, Any, Outcomes | Deferred[Outcomes]]:
+    """Append each batch to its partition. (Hot: a lone one costs as much as there is code on its way.)"""
+    acks = plan.acks
+    if not -1 <= acks <= 1 or plan.is_transactional:
+        refusal = _refusal(caller, plan)
+        if refusal is not None:
+            return _told(plan, [Refused(refusal.code, refusal.message) for _ in plan.indexes])
+    replicas = rooms.replicas
+    version = plan.version
+    now_ms = rooms.world.clock.now_ms()
+    known = plan.place
+    if known is not None and known.partition.role is SOLE_REPLICA and not known.partition.log.flushes_on_append:
+        (batch,) = plan.batches
+        assert batch is not None, "what is read by hand is there"
+        # A shortcut, no other rule: what is looked at below would be found to be as it was.
         try:
-            await ctx.rooms.replicas.flush([hosted])
+            return [replicas.append(known, batch, now_ms)]
+        except TakesLong:
+            pass
         except KafkaError as error:
-            appends.failed = error
-            answer.error_code, answer.base_offset, answer.error_message = error.code, NO_OFFSET, error.message
-    if request.acks == 0:
-        if appends.failed is not None:
-            raise appends.failed
-        return None
-    if appends.unacknowledged:
-        await appends.wait_for_replicas(request.timeout_ms)
-    response = ProduceResponse(responses=responses)
-    name_leaders(response, ctx.api_version, LeaderHints(ctx.rooms.image, ctx.caller.listener))
-    return response
+            return _told(plan, [_refused(rooms, caller, plan, 0, error)])
+    is_guarded = caller.authorizer is not None or version < _ZSTD_VERSION
+    topics, batches = plan.topics, plan.batches
+    hosts: list[HostedPartition | None] = []
+    outcomes: Outcomes = []
+    held: list[_HeldBack] | None = None
+    waits = False
+    for number, index in enumerate(plan.indexes):
+        topic, batch = topics[number], batches[number]
+        hosted = replicas.find_by_id(topic, index) if version >= FIRST_VERSION_BY_ID else replicas.find(topic, index)
+        hosts.append(hosted)
+        try:
+            if hosted is None or batch is None or hosted.is_internal or is_guarded:
+                hosted, batch = _checked(rooms, caller, plan, topic, index, hosted, batch)
+            if plan.is_transactional and _begins_transaction(plan, hosted, batch):
+                held = held or []
+                held.append(_HeldBack(number, hosted, batch, begins_transaction=True))
+                outcomes.append(_NOT_YET)
+                continue
+            outcomes.append(replicas.append(hosted, batch, now_ms, Origin.CLIENT, acks < 0))
+        except TakesLong:
+            assert hosted is not None
+            assert batch is not None
+            held = held or []
+            held.append(_HeldBack(number, hosted, batch, takes_long=True))
+            outcomes.append(_NOT_YET)
+        except KafkaError as error:
+            outcomes.append(_refused(rooms, caller, plan, number, error))
+            waits = waits or acks < 1
+        else:
+            partition = hosted.partition
+            if partition.log.flushes_on_append or (acks < 0 and partition.role is not SOLE_REPLICA):
+                waits = True
+    if not waits and held is None:
+        if len(hosts) == 1 and hosted is not None and not (hosted.is_internal or is_guarded):
+            plan.place = hosted
+        return outcomes
+    wait = _Wait(rooms, caller, plan, outcomes)
+    for number, hosted in enumerate(hosts):
+        wait.note(number, hosted)
+    if held is None:
+        return wait.all_appended(hosts)
+    plan.drop()
+    return _append_held_back(wait, rooms, hosts, held)
 
 
-class _Appends:
-    """The appends of one request, and what they leave to be done."""
+# What most appends need not be asked.
 
-    __slots__ = (
-        "_acknowledgements",
-        "_acks_all",
-        "_adds_partitions",
-        "_by_id",
-        "_ctx",
-        "_may_write",
-        "_now_ms",
-        "_refusal",
-        "_transactional_id",
-        "failed",
-        "held_back",
-        "to_flush",
-        "unacknowledged",
+
+def _refusal(caller: Caller, plan: ProducePlan) -> KafkaError | None:
+    """Why none of it can be appended."""
+    if plan.is_transactional:
+        transactional_id = plan.transactional_id
+        if transactional_id is None or not allowed(
+            caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        whole = [batch for batch in plan.batches if batch is not None and len(batch) >= HEADER_SIZE]
+        if len({_producer_of(batch)[:2] for batch in whole if _is_transactional(batch)}) > 1:
+            return KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+            )
+    return None if -1 <= plan.acks <= 1 else KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+def _checked(
+    rooms: Rooms,
+    caller: Caller,
+    plan: ProducePlan,
+    topic: str | Uuid,
+    index: int,
+    hosted: HostedPartition | None,
+    batch: memoryview | None,
+) -> tuple[HostedPartition, memoryview]:
+    """Partition and batch, if they are there and the client may bring them together."""
+    if caller.authorizer is not None:
+        name = _name_of(rooms, topic)
+        if name is not None and not caller.may(Operation.WRITE, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    replicas = rooms.replicas
+    if hosted is None:
+        error = KafkaError(replicas.why_missing(topic, index))
+        if batch is not None:
+            replicas.refused_batches.note(topic, index, batch, error)
+        raise error
+    if is_internal(hosted.topic) and caller.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
+    if batch is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
+    if plan.version < _ZSTD_VERSION and _is_zstd(batch):
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce version {plan.version} does not know zstd")
+    return hosted, batch
+
+
+def _name_of(rooms: Rooms, topic: str | Uuid) -> str | None:
+    """None where nobody knows a topic of that id, and nothing is to be guarded."""
+    if isinstance(topic, str):
+        return topic
+    known = rooms.image.topics.by_id.get(Uuid(topic))
+    return None if known is None else known.name
+
+
+def _is_transactional(batch: memoryview) -> bool:
+    return batch[FLAGS_POSITION] & TRANSACTIONAL_BIT != 0
+
+
+def _producer_of(batch: memoryview | bytes) -> tuple[int, int, int]:
+    """Its id, its epoch and the batch's first sequence, of a batch that has a header."""
+    producer_id, producer_epoch, first_sequence = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
+    return producer_id, producer_epoch, first_sequence
+
+
+def _is_zstd(batch: memoryview) -> bool:
+    """Whether a batch is compressed in a way that old versions do not know yet (KIP-110)."""
+    return (
+        len(batch) > FLAGS_POSITION
+        and batch[FLAGS_POSITION] & COMPRESSION_MASK == Compression.ZSTD
+        and batch[_MAGIC_POSITION] == MAGIC
+        and int.from_bytes(batch[8:LENGTH_OVERHEAD]) + LENGTH_OVERHEAD <= len(batch)
     )
 
-    def __init__(self, ctx: Context, request: ProduceRequest) -> None:
-        self._ctx = ctx
-        self._by_id = ctx.api_version >= TOPIC_ID_VERSION
-        self._now_ms = ctx.now_ms
-        self._refusal = _refusal(ctx, request)
-        self._transactional_id = request.transactional_id or ""
-        self._adds_partitions = ctx.api_version >= ADDS_PARTITIONS_VERSION
-        self._may_write = topic_check(ctx.caller, Operation.WRITE)
-        self.failed: KafkaError | None = None
-        self.to_flush: list[tuple[HostedPartition, PartitionProduceResponse]] = []
-        self.unacknowledged: list[tuple[PendingAck, PartitionProduceResponse]] = []
-        self._acks_all = request.acks == ALL
-        self._acknowledgements = Acknowledgements()
-        self.held_back: list[_HeldBack] = []
-        """What has to wait before it is appended."""
 
-    def append(self, topic: TopicProduceData, part: PartitionProduceData) -> PartitionProduceResponse:
-        try:
-            if self._refusal is not None:
-                raise self._refusal
-            replicas = self._ctx.rooms.replicas
-            if self._by_id:
-                hosted = replicas.find_by_id(topic.topic_id, part.index)
-            else:
-                hosted = replicas.find(topic.name, part.index)
-            if self._may_write is not None and not self._may_write(hosted.topic if hosted else topic.name):
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            if hosted is None:
-                raise self._missing(topic.topic_id if self._by_id else topic.name, part)
-            if is_internal(hosted.topic) and self._ctx.caller.client_id != ADMIN_CLIENT_ID:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
-            records = part.records
-            if not isinstance(records, memoryview):
-                raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no records for this partition")
-            if is_too_new(records, self._ctx.api_version):
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                    f"Produce version {self._ctx.api_version} does not know zstd",
-                )
-            if self._begins_transaction(hosted, records):
-                return self._hold_back(hosted, part, records, begins_transaction=True)
-            try:
-                info = replicas.append(hosted, records, now_ms=self._now_ms, acks_all=self._acks_all)
-            except TakesLong:
-                return self._hold_back(hosted, part, records, takes_long=True)
-        except KafkaError as error:
-            self.failed = error
-            return refused(part.index, error)
-        answer = accepted(part.index, info)
-        self._appended(hosted, info, answer)
-        return answer
+def _refused(rooms: Rooms, caller: Caller, plan: ProducePlan, number: int, error: KafkaError) -> Refused:
+    leader = _leader(rooms, caller, plan, number, error.code)
+    return Refused(error.code, error.message, leader=leader, record_errors=error.record_errors)
 
-    def _appended(self, hosted: HostedPartition, info: AppendInfo, answer: PartitionProduceResponse) -> None:
-        if hosted.partition.log.flush_due(self._now_ms):
-            self.to_flush.append((hosted, answer))
-        if self._acks_all and hosted.partition.leadership is not None:
-            self.unacknowledged.append((self._acknowledgements.expect(hosted, info.last_offset + 1), answer))
 
-    def _begins_transaction(self, hosted: HostedPartition, batch: memoryview) -> bool:
-        """Whether the coordinator has to be asked before the batch is appended."""
-        if not is_transactional(batch) or len(batch) < HEADER_SIZE or not hosted.partition.is_leader:
-            return False
-        producers = hosted.partition.log.producers
-        if not (producers.settings.verifies or self._adds_partitions):
-            return False
-        producer_id, producer_epoch, _ = producer_of(batch)
-        return not producers.is_open(producer_id, producer_epoch)
+def _leader(rooms: Rooms, caller: Caller, plan: ProducePlan, number: int, code: ErrorCode) -> LeaderHint | None:
+    if code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return None
+    return leader_hint(rooms.image, caller.listener, plan.topics[number], plan.indexes[number])
 
-    def _hold_back(
+
+# What is not done yet when all are appended.
+
+
+class _HeldBack:
+    """A batch that was not appended yet: a copy, for its buffer is used again once something is awaited."""
+
+    __slots__ = ("batch", "begins_transaction", "hosted", "number", "takes_long")
+
+    def __init__(
         self,
+        number: int,
         hosted: HostedPartition,
-        part: PartitionProduceData,
         batch: memoryview,
         *,
         takes_long: bool = False,
         begins_transaction: bool = False,
-    ) -> PartitionProduceResponse:
-        """Copied, since the buffer it lies in is used again once something is awaited."""
-        answer = PartitionProduceResponse(index=part.index, base_offset=NO_OFFSET)
-        self.held_back.append(
-            _HeldBack(hosted, bytes(batch), answer, takes_long=takes_long, begins_transaction=begins_transaction)
-        )
-        return answer
-
-    async def append_held_back(self) -> None:
-        """Meanwhile the connection begins nothing else, so that order holds."""
-        connection = self._ctx.listener.connections[self._ctx.caller.connection_id]
-        connection.hold()
-        try:
-            proofs = await self._ask_coordinator()
-            for held in self.held_back:
-                proof = proofs.get(held.hosted) if held.begins_transaction else None
-                if isinstance(proof, KafkaError):
-                    self._refuse(held, _unverified(proof, self._ctx.api_version))
-                else:
-                    await self._append_copied(held, proof)
-        finally:
-            connection.go_on()
-
-    async def _ask_coordinator(self) -> Mapping[HostedPartition, Proof]:
-        """Of the transaction that begins in some of the partitions."""
-        beginning = [held for held in self.held_back if held.begins_transaction]
-        if not beginning:
-            return {}
-        producer_id, producer_epoch, _ = producer_of(beginning[0].batch)
-        return await self._ctx.rooms.verifier.prove(
-            TransactionalProducer(self._transactional_id, producer_id, producer_epoch),
-            {held.hosted: producer_of(held.batch)[2] for held in beginning},
-            adds_partitions=self._adds_partitions,
-        )
-
-    async def _append_copied(self, held: _HeldBack, proof: Verification | None) -> None:
-        """After a worker has looked into it, if that takes long."""
-        rooms, hosted = self._ctx.rooms, held.hosted
-        examined: Examined | None = None
-        while True:
-            batch = memoryview(bytearray(held.batch))
-            now_ms = self._ctx.now_ms
-            try:
-                if held.takes_long:
-                    examined = await rooms.world.workers.run(partial(hosted.partition.log.examine, batch, now_ms))
-                if not rooms.replicas.hosts(hosted):
-                    raise KafkaError(rooms.replicas.why_missing(hosted.topic_id, hosted.index))
-                info = rooms.replicas.append(
-                    hosted,
-                    batch,
-                    now_ms=now_ms,
-                    acks_all=self._acks_all,
-                    examined=examined,
-                    transaction=proof,
-                )
-            except TakesLong:  # It was not looked into yet, or the topic's settings are others by now.
-                held.takes_long = True
-                continue
-            except KafkaError as error:
-                self._refuse(held, error)
-            else:
-                _tell(held.answer, accepted(held.answer.index, info))
-                self._appended(hosted, info, held.answer)
-            return
-
-    def _refuse(self, held: _HeldBack, error: KafkaError) -> None:
-        self.failed = error
-        _tell(held.answer, refused(held.answer.index, error))
-
-    def _missing(self, topic: str | Uuid, part: PartitionProduceData) -> KafkaError:
-        replicas = self._ctx.rooms.replicas
-        error = KafkaError(replicas.why_missing(topic, part.index))
-        if isinstance(part.records, memoryview):
-            replicas.refused_batches.note(topic, part.index, part.records, error)
-        return error
-
-    async def wait_for_replicas(self, timeout_ms: int) -> None:
-        await self._acknowledgements.wait(self._ctx.rooms.purgatory, timeout_ms=timeout_ms)
-        for pending, answer in self.unacknowledged:
-            if not answer.error_code:
-                answer.error_code = pending.outcome
-
-
-def _once_each(topics: list[TopicProduceData]) -> list[TopicProduceData]:
-    """Of a partition that a request names several times only the last batch counts, and is answered, as with Kafka."""
-    merged: dict[tuple[str, Uuid], dict[int, PartitionProduceData]] = {}
-    for topic in topics:
-        parts = merged.setdefault((topic.name, topic.topic_id), {})
-        for part in topic.partition_data:
-            parts[part.index] = part
-    return [
-        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(parts.values()))
-        for (name, topic_id), parts in merged.items()
-    ]
-
-
-class _HeldBack:
-    """A batch that was not appended yet, and where its answer goes."""
-
-    __slots__ = ("answer", "batch", "begins_transaction", "hosted", "takes_long")
-
-    def __init__(
-        self,
-        hosted: HostedPartition,
-        batch: bytes,
-        answer: PartitionProduceResponse,
-        *,
-        takes_long: bool,
-        begins_transaction: bool,
     ) -> None:
+        self.number = number
         self.hosted = hosted
-        self.batch = batch
-        self.answer = answer
+        self.batch = bytes(batch)
         self.takes_long = takes_long
         self.begins_transaction = begins_transaction
 
 
-def _tell(answer: PartitionProduceResponse, told: PartitionProduceResponse) -> None:
-    """An answer that has its place in the response already."""
-    answer.error_code, answer.error_message = told.error_code, told.error_message
-    answer.record_errors = told.record_errors
-    answer.base_offset, answer.log_start_offset = told.base_offset, told.log_start_offset
-    answer.log_append_time_ms = told.log_append_time_ms
+def _begins_transaction(plan: ProducePlan, hosted: HostedPartition, batch: memoryview) -> bool:
+    """Whether the coordinator has to be asked before the batch is appended."""
+    if len(batch) < HEADER_SIZE or not _is_transactional(batch) or not hosted.partition.is_leader:
+        return False
+    producers = hosted.partition.log.producers
+    if not (producers.settings.verifies or plan.version >= _ADDS_PARTITIONS_VERSION):
+        return False
+    producer_id, producer_epoch, _ = _producer_of(batch)
+    return not producers.is_open(producer_id, producer_epoch)
 
 
-def _refusal(ctx: Context, request: ProduceRequest) -> KafkaError | None:
-    """Why none of it can be appended."""
-    transactional = [
-        part.records
-        for topic in request.topic_data
-        for part in topic.partition_data
-        if isinstance(part.records, memoryview) and is_transactional(part.records)
-    ]
-    if transactional:
-        transactional_id = request.transactional_id
-        if transactional_id is None or not allowed(
-            ctx.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        ):
-            return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if len({producer_of(batch)[:2] for batch in transactional if len(batch) >= HEADER_SIZE}) > 1:
-            return KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
-            )
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    return None
+async def _append_held_back(
+    wait: _Wait, rooms: Rooms, hosts: list[HostedPartition | None], held_back: list[_HeldBack]
+) -> Outcomes | Deferred[Outcomes]:
+    """A worker looks into them first, or the coordinator of their transaction is asked.
+
+    Meanwhile the connection begins nothing else, so that order holds.
+    """
+    plan = wait.plan
+    proofs = await _ask_coordinator(rooms, plan, held_back)
+    for held in held_back:
+        proof = proofs.get(held.hosted) if held.begins_transaction else None
+        try:
+            if isinstance(proof, KafkaError):
+                raise _unverified(proof, plan.version)
+            wait.outcomes[held.number] = await _append_copied(rooms, held, proof, acks_all=plan.acks < 0)
+        except KafkaError as error:
+            wait.outcomes[held.number] = wait.refused(held.number, error)
+        wait.note(held.number, held.hosted)
+    return wait.all_appended(hosts)
+
+
+async def _ask_coordinator(
+    rooms: Rooms, plan: ProducePlan, held_back: list[_HeldBack]
+) -> Mapping[HostedPartition, Proof]:
+    """Of the transaction that begins in some of the partitions."""
+    beginning = [held for held in held_back if held.begins_transaction]
+    if not beginning:
+        return {}
+    producer_id, producer_epoch, _ = _producer_of(beginning[0].batch)
+    return await rooms.verifier.prove(
+        TransactionalProducer(plan.transactional_id or "", producer_id, producer_epoch),
+        {held.hosted: _producer_of(held.batch)[2] for held in beginning},
+        adds_partitions=plan.version >= _ADDS_PARTITIONS_VERSION,
+    )
 
 
 def _unverified(refused: KafkaError, version: int) -> KafkaError:
     """Why a transaction may not begin, as clients of each version know to go on."""
     code = refused.code
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_VERSION:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
-    if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_VERSION):
+    if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_VERSION):
         # Of the codes that let old clients try again the one that does not make them look for another leader.
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
         )
     return refused
+
+
+async def _append_copied(rooms: Rooms, held: _HeldBack, proof: Verification | None, *, acks_all: bool) -> AppendInfo:
+    """After a worker has looked into it, if that takes long."""
+    replicas, hosted = rooms.replicas, held.hosted
+    examined: Examined | None = None
+    while True:
+        batch = memoryview(bytearray(held.batch))
+        now_ms = rooms.world.clock.now_ms()
+        if held.takes_long:
+            examined = await rooms.world.workers.run(partial(hosted.partition.log.examine, batch, now_ms))
+        if not replicas.hosts(hosted):
+            raise KafkaError(replicas.why_missing(hosted.topic_id, hosted.index))
+        try:
+            return replicas.append(hosted, batch, now_ms, Origin.CLIENT, acks_all, examined, proof)
+        except TakesLong:  # It was not looked into yet, or the topic's settings are others by now.
+            held.takes_long = True
+
+
+class _Wait(AckWait[Outcome]):
+    """What the appends of one request have yet to come to: to be synced, to be on their replicas."""
+
+    __slots__ = ("_caller", "_rooms", "_unsynced", "plan")
+
+    def __init__(self, rooms: Rooms, caller: Caller, plan: ProducePlan, outcomes: Outcomes) -> None:
+        AckWait.__init__(self, outcomes)
+        self.plan = plan
+        self._rooms = rooms
+        self._caller = caller
+        self._unsynced: list[tuple[int, HostedPartition]] = []
+
+    def note(self, number: int, hosted: HostedPartition | None) -> None:
+        """It was appended right now, or refused."""
+        info = self.outcomes[number]
+        if hosted is None or not isinstance(info, AppendInfo):
+            return
+        partition = hosted.partition
+        log = partition.log
+        if log.flushes_on_append and log.flush_due(self._rooms.world.clock.now_ms()):
+            self._unsynced.append((number, hosted))
+        if self.plan.acks < 0 and partition.role is not SOLE_REPLICA:
+            self.expect(hosted, number, info.last_offset + 1)
+
+    def all_appended(self, hosts: list[HostedPartition | None]) -> Outcomes | Deferred[Outcomes]:
+        """What to answer by; the batches are not looked at any more."""
+        plan, rooms = self.plan, self._rooms
+        batches = plan.batches
+        plan.drop()
+        if self._unsynced:
+            return of_task(self._synced())
+        if not self.is_pending:
+            return _told(plan, self.outcomes)
+        self.begin(rooms.purgatory, timeout_ms=plan.timeout_ms)
+        if batches:
+            rooms.fetch_wakeups.lend(hosts, batches, self.outcomes)
+        return self
+
+    async def _synced(self) -> Outcomes:
+        for number, hosted in self._unsynced:
+            try:
+                await self._rooms.replicas.flush([hosted])
+            except KafkaError as error:
+                self.outcomes[number] = Refused(error.code, error.message)
+        if self.is_pending:
+            self.begin(self._rooms.purgatory, timeout_ms=self.plan.timeout_ms)
+            await self
+        return _told(self.plan, self.outcomes)
+
+    def unacknowledged(self, number: int, code: ErrorCode) -> None:
+        """Nothing but the code is another than if all were well."""
+        info = self.outcomes[number]
+        if isinstance(info, AppendInfo):
+            self.outcomes[number] = Refused(
+                code, appended=info, leader=_leader(self._rooms, self._caller, self.plan, number, code)
+            )
+
+    def refused(self, number: int, error: KafkaError) -> Refused:
+        return _refused(self._rooms, self._caller, self.plan, number, error)
+
+
+def _told(plan: ProducePlan, outcomes: Outcomes) -> Outcomes:
+    """With acks=0 a closed connection is all that a client can notice."""
+    if not plan.acks:
+        for outcome in outcomes:
+            if isinstance(outcome, Refused):
+                raise KafkaError(outcome.code, outcome.message or "")
+    return outcomes

@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 ANSWER = Struct(">ii")
 _FLEXIBLE_ANSWER = Struct(">iiB")
 
+_LATER = (Deferred, CoroutineType)
+"""What a handler of plans returns that has no outcome yet."""
+
 
 class Slot:
     """The place in the line of one request that was not answered at once."""
@@ -47,6 +50,7 @@ class Slot:
         "holds_order",
         "parts",
         "plan",
+        "request_bytes",
         "since_ms",
         "spent_ms",
     )
@@ -63,7 +67,9 @@ class Slot:
         """What it asks for, and who; which of the two ways to answer a deferred has depends on it."""
         self.caller: Caller | None = None
         self.spent_ms = 0
-        """How long the loop was kept by it, as far as quotas want to know."""
+        """How long the loop was kept by it, as far as quotas want to know;"""
+        self.request_bytes = 0
+        """and how large it was, with its header."""
         self.holds_order = False
         """Whether what comes behind it may not begin, because it has yet to append."""
 
@@ -77,7 +83,6 @@ class Answers(ABC):
         "_clock",
         "_closed",
         "_closed_here",
-        "_held",
         "_paused",
         "_scope",
         "_sends_soon",
@@ -97,8 +102,6 @@ class Answers(ABC):
         """Whether answers that were made one by one leave together at the end of this turn."""
         self._paused = False
         """Whether nothing is read at present."""
-        self._held = 0
-        """How many handlers want nothing else to begin."""
         self._closed = False
         self._closed_here = False
         """Whether this node has closed it, and not the peer."""
@@ -129,19 +132,6 @@ class Answers(ABC):
         return [slot.handler for slot in self._waiting if slot.handler is not None]
 
     # Of requests that wait.
-
-    def hold(self) -> None:
-        """Begin no other request: what a handler is about has to be done before what comes after it."""
-        self._held += 1
-
-    def go_on(self) -> None:
-        """With what was held up; in a turn of its own, since a handler is in the middle of its work.
-
-        Nothing is where the connection has gone; its handlers may be given up when no loop runs any more.
-        """
-        self._held -= 1
-        if not self._closed:
-            asyncio.get_running_loop().call_soon(self._serve_held_frames)
 
     def _await(self, endpoint: Endpoint, correlation_id: int, deferred: Deferred[Any]) -> None:
         slot = Slot(endpoint, correlation_id, self.last_request_ms)
@@ -197,7 +187,9 @@ class Answers(ABC):
         if self._paused and not self._closed:
             self._serve_frames()
 
-    def _carry_out(self, endpoint: Endpoint, caller: Caller, plan: Plan, correlation_id: int) -> bytes | list[Part]:
+    def _carry_out(
+        self, endpoint: Endpoint, caller: Caller, plan: Plan, correlation_id: int, request_bytes: int
+    ) -> bytes | list[Part]:
         """Do what a plan says; what to send of it now, which is nothing while others wait for their answers."""
         endpoint.served += 1
         self.last_request_ms = began_ms = self._clock.monotonic_ms()
@@ -205,11 +197,11 @@ class Answers(ABC):
         is_metered = rooms.quotas.active and not caller.is_peer
         try:
             outcome = endpoint.handle(rooms, caller, plan)
-            if not (self._waiting or is_metered or isinstance(outcome, Deferred | CoroutineType)):
+            if not (self._waiting or is_metered or isinstance(outcome, _LATER)):
                 assert endpoint.write is not None
                 return endpoint.write(plan, outcome, correlation_id)
             slot = Slot(endpoint, correlation_id, began_ms)
-            slot.plan, slot.caller = plan, caller
+            slot.plan, slot.caller, slot.request_bytes = plan, caller, request_bytes
             awaited = None
             if isinstance(outcome, CoroutineType):
                 coroutine = outcome
@@ -265,7 +257,7 @@ class Answers(ABC):
         assert caller is not None
         quotas = self._scope.rooms.quotas
         if quotas.active and not caller.is_peer and endpoint.quota_use is not None:
-            use = endpoint.quota_use(plan, outcome)
+            use = endpoint.quota_use(plan, outcome, slot.request_bytes)
             if use is not None:
                 plan.throttle_ms = charge(quotas, caller, slot.spent_ms, use)
                 if plan.throttle_ms:

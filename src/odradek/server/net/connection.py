@@ -23,7 +23,7 @@ from odradek.server.net.answers import ANSWER, Answers
 from odradek.server.net.buffers import SMALLEST_BUFFER, Buffer
 from odradek.server.net.context import RequestContext
 from odradek.server.net.dispatch import Endpoint, UnservedRequest
-from odradek.server.net.routes import CachedRequest, CachedRequestMaker
+from odradek.server.net.routes import CachedReader, Plan
 from odradek.server.net.unsupported_version import unsupported_version_answer
 from odradek.server.waiting.deferred import Deferred
 
@@ -57,7 +57,8 @@ class Connection(Answers):
 
     __slots__ = (
         "_buffer",
-        "_cached_request",
+        "_cached",
+        "_cached_endpoint",
         "_caller",
         "_client_id_bytes",
         "_end",
@@ -86,8 +87,10 @@ class Connection(Answers):
         """While it runs nothing is read: the client was told to wait."""
         self._caller = self._called(None)
         self._client_id_bytes = _NO_CLIENT_ID
-        self._cached_request: CachedRequest | None = None
-        """What it is asked again and again."""
+        self._cached: CachedReader | None = None
+        """Of what it is asked again and again,"""
+        self._cached_endpoint: Endpoint | None = None
+        """there."""
 
     def mute(self, duration_ms: int) -> None:
         """Hear nothing for a while, as a client above its quota was told."""
@@ -96,6 +99,7 @@ class Connection(Answers):
         if self._muted is not None:
             self._muted.cancel()
         self._muted = asyncio.get_running_loop().call_later(duration_ms / 1000, self._unmute)
+        self._set_paused(True)
 
     def refuse(self, after_ms: int) -> None:
         """Hear nothing, and close then: at once would only make the client come again at once."""
@@ -118,24 +122,17 @@ class Connection(Answers):
 
     def received(self, count: int) -> None:
         if self._buffer is None:
-            cached_request = self._cached_request
-            if (
-                cached_request is not None
-                and not self._waiting
-                and not self._wire.unsent_bytes
-                and self._muted is None
-                and not self._scope.rooms.guarded
-            ):
-                try:
-                    answer = cached_request.answer(self._pool.spare.view, count)
-                except Exception as error:  # noqa: BLE001 - sorted out by kind
-                    self._failure_answer(cached_request.endpoint, error)
-                    return
-                if answer is not None:
-                    cached_request.endpoint.served += 1
-                    self.last_request_ms = self._clock.monotonic_ms()
+            cached = self._cached
+            if cached is not None and not self._waiting and self._muted is None and not self._wire.unsent_bytes:
+                found = cached.read(self._pool.spare.view, count)
+                if found is not None:
+                    plan, correlation_id = found
+                    assert self._cached_endpoint is not None
+                    answer = self._carry_out(self._cached_endpoint, self._caller, plan, correlation_id, count - 4)
                     if answer:
-                        self._wire.send((answer,))
+                        self._wire.send(answer if isinstance(answer, list) else (answer,))
+                    elif self._answers:
+                        self._flush()
                     return
             if self._serve_lone_request(self._pool.spare.view, count):
                 return
@@ -202,7 +199,9 @@ class Connection(Answers):
             plan = endpoint.read(view[:end], position)
             if plan is None:
                 return False
-            done = self._carry_out(endpoint, self._caller, plan, correlation_id)
+            if endpoint.cached_reader is not None and not waiting and scope.max_request_bytes >= SMALLEST_BUFFER:
+                self._learn(endpoint, view[:end], plan)
+            done = self._carry_out(endpoint, self._caller, plan, correlation_id, size)
             if done:
                 self._wire.send(done if isinstance(done, list) else (done,))
             elif self._answers:
@@ -226,19 +225,17 @@ class Connection(Answers):
                 self._line_up(endpoint, correlation_id, answer)
             elif isinstance(answer, list):
                 self._wire.send(answer)
-            else:
-                if answer:
-                    self._wire.send((answer,))
-                if endpoint.cached_request is not None and scope.max_request_bytes >= SMALLEST_BUFFER:
-                    self._learn(endpoint.cached_request, endpoint, view[:end], position)
+            elif answer:
+                self._wire.send((answer,))
         return True
 
-    def _learn(self, make: CachedRequestMaker, endpoint: Endpoint, frame: memoryview, position: int) -> None:
-        """The next request is likely to be like this one. (A cached request does not look at sizes.)"""
-        cached_request = self._cached_request
-        if cached_request is None or cached_request.endpoint is not endpoint or cached_request.start != position:
-            self._cached_request = cached_request = make(self._scope.rooms, endpoint, position, frame)
-        cached_request.learn(frame)
+    def _learn(self, endpoint: Endpoint, view: memoryview, plan: Plan) -> None:
+        """The next request is likely to be like this one. (A cached reader does not look at sizes.)"""
+        if self._cached is None or self._cached_endpoint is not endpoint:
+            assert endpoint.cached_reader is not None
+            self._cached, self._cached_endpoint = endpoint.cached_reader(view, plan), endpoint
+        if self._cached is not None:
+            self._cached.learn(view, plan)
 
     def _serve_frames(self) -> None:
         buffer = self._buffer
@@ -350,6 +347,7 @@ class Connection(Answers):
             elif self._caller.client_id is not None:
                 self._caller = self._called(None)
                 self._client_id_bytes = _NO_CLIENT_ID
+                self._cached = None
             if endpoint.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
             if endpoint.read is not None:
@@ -357,7 +355,7 @@ class Connection(Answers):
                 if plan is None:
                     assert endpoint.plan_of is not None
                     plan = endpoint.plan_of(endpoint.decode(frame, position)[0], version)
-                answer = self._carry_out(endpoint, self._caller, plan, correlation_id)
+                answer = self._carry_out(endpoint, self._caller, plan, correlation_id, len(frame))
                 if isinstance(answer, list):
                     self._answer_bytes += sum(map(len, answer))
                     self._answers += answer
@@ -383,7 +381,7 @@ class Connection(Answers):
         rooms, caller = self._scope.rooms, self._caller
         handler = endpoint.handle(RequestContext(rooms, caller, self._scope, version), request)
         if guarded and is_metered(rooms.quotas, caller, request):
-            handler = metered(rooms.quotas, caller, request, len(frame), handler)
+            handler = metered(rooms.quotas, caller, handler)
         self._step(endpoint, correlation_id, handler)
         return True
 
@@ -391,13 +389,7 @@ class Connection(Answers):
         """Whether a request may be begun while others wait for their answers."""
         waiting = self._waiting
         last = waiting[-1]
-        return (
-            endpoint.overlaps
-            and last.endpoint.overlaps
-            and not last.holds_order
-            and len(waiting) < MAX_UNANSWERED
-            and not self._held
-        )
+        return endpoint.overlaps and last.endpoint.overlaps and not last.holds_order and len(waiting) < MAX_UNANSWERED
 
     def _may_pass(self, endpoint: Endpoint) -> bool:
         """Whether a node that is guarded is not so against what this one's fast path knows."""
@@ -449,6 +441,7 @@ class Connection(Answers):
         except UnicodeDecodeError as wrong:
             raise MalformedFrame("the client id is not UTF-8") from wrong
         self._client_id_bytes = raw
+        self._cached = None  # What it remembers was asked by somebody else.
 
     def _called(self, client_id: str | None) -> Caller:
         scope = self._scope

@@ -24,7 +24,7 @@ class Endpoint:
     """One version of one API on one listener."""
 
     __slots__ = (
-        "cached_request",
+        "cached_reader",
         "decode",
         "encode",
         "error_answer",
@@ -53,9 +53,9 @@ class Endpoint:
         self.flexible_response = response_header_version(route.api_key, version) >= 1
         self.overlaps = route.overlaps
         self.fast_path = None if route.fast_path is None else route.fast_path(version, listener_name)
-        self.cached_request = None if route.cached_request is None else route.cached_request(version)
         self.unmetered = route.unmetered
         self.read = None if route.read is None else route.read(version)
+        self.cached_reader = route.cached_reader
         self.plan_of = route.plan_of
         self.write = None if route.write is None else route.write(version)
         self.quota_use = route.quota_use

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.ports import Part
 from odradek.protocol.api import ApiKey, request_class
@@ -17,8 +17,8 @@ from odradek.server.waiting.deferred import Deferred
 from odradek.values import value
 
 __all__ = [
-    "CachedRequest",
-    "CachedRequestMaker",
+    "CachedReader",
+    "CachedReaderMaker",
     "FastAnswer",
     "FastPath",
     "FastPathMaker",
@@ -32,9 +32,6 @@ __all__ = [
     "routes_of",
     "serves",
 ]
-
-if TYPE_CHECKING:
-    from odradek.server.net.dispatch import Endpoint
 
 FastAnswer: TypeAlias = bytes | list[Part] | Deferred[Any] | None
 FastPath: TypeAlias = Callable[[Any, memoryview, int, int], FastAnswer]
@@ -64,30 +61,26 @@ It knows bytes and nothing else, so it has no side effect.
 Writer: TypeAlias = Callable[[Any, Any, int], bytes | list[Part]]
 """(plan, outcome, correlation id) to the whole answer or its parts, empty where none is sent."""
 
-QuotaUse: TypeAlias = Callable[[Any, Any], tuple[str, int] | None]
-"""(plan, outcome) to the quota that a request counts for beside its time, and how many bytes; None: not metered."""
+QuotaUse: TypeAlias = Callable[[Any, Any, int], tuple[str, int] | None]
+"""(plan, outcome, bytes of the request) to the quota that it counts for beside its time, and how many bytes; None: it
+is not metered."""
 
 
-class CachedRequest(Protocol):
+class CachedReader(Protocol):
     """What one connection asks for again and again, known so well that hardly anything is left to look at."""
 
-    endpoint: Endpoint
-    start: int
-    """Where a request begins, behind a header that never changes but for the correlation id."""
+    def learn(self, view: memoryview, plan: Any) -> None:
+        """Remember a request that came alone, with all that is in front of it (four bytes of size first)."""
 
-    def learn(self, frame: memoryview) -> None:
-        """Remember a request that was answered by the fast path, with all that is in front of it (four bytes of size
-        first); nothing if it is of no kind that comes again."""
+    def read(self, view: memoryview, end: int) -> tuple[Any, int] | None:
+        """The plan and the correlation id of what the view holds up to there, which may be less than a request.
 
-    def answer(self, view: memoryview, end: int) -> bytes | None:
-        """As a fast path answers the request that the view holds up to there, which may be less than a request.
-
-        None, and nothing done, unless it is like one that was learnt. Raises only what costs the connection.
+        None unless it is like one that was learnt. It is asked only while nothing of its connection waits.
         """
 
 
-CachedRequestMaker: TypeAlias = Callable[[Any, "Endpoint", int, memoryview], CachedRequest]
-"""(rooms, endpoint, where the request begins, frame) to a cached request for connections that send such frames."""
+CachedReaderMaker: TypeAlias = Callable[[memoryview, Any], CachedReader | None]
+"""(view, plan) of a first request to a cached reader for those that are like it, if that is worth it."""
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -109,14 +102,14 @@ class Route:
     """Whether it may start while earlier ones of its kind still wait on the same connection (Produce)."""
     fast_path: FastPathMaker | None
     """A hand-made way through for the most common requests of a version."""
-    cached_request: Callable[[int], CachedRequestMaker | None] | None
-    """And for those of them that a connection has sent before."""
     unmetered: bool
     """Whether quotas are not for what its fast path answers: then only an authorizer closes it."""
     encode: Callable[[int], Callable[[Any], list[Part]]] | None
     """A way of its own from an answer to bytes, by version."""
     read: Callable[[int], Reader] | None
     """Of an API with a plan: from bytes to the plan, by version;"""
+    cached_reader: CachedReaderMaker | None
+    """the same for requests that a connection has sent before;"""
     plan_of: Callable[[Any, int], Plan] | None
     """from what the compiled decoder has read, and the version, to the plan;"""
     write: Callable[[int], Writer] | None
@@ -138,10 +131,10 @@ def serves(
     announced_min_version: int | None = None,
     overlaps: bool = False,
     fast_path: FastPathMaker | None = None,
-    cached_request: Callable[[int], CachedRequestMaker | None] | None = None,
     unmetered: bool = False,
     encode: Callable[[int], Callable[[Any], list[Part]]] | None = None,
     read: Callable[[int], Reader] | None = None,
+    cached_reader: CachedReaderMaker | None = None,
     plan_of: Callable[[Any, int], Plan] | None = None,
     write: Callable[[int], Writer] | None = None,
     quota_use: QuotaUse | None = None,
@@ -160,10 +153,10 @@ def serves(
             announced_min_version=message.min_version if announced_min_version is None else announced_min_version,
             overlaps=overlaps,
             fast_path=fast_path,
-            cached_request=cached_request,
             unmetered=unmetered,
             encode=encode,
             read=read,
+            cached_reader=cached_reader,
             plan_of=plan_of,
             write=write,
             quota_use=quota_use,

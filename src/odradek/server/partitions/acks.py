@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.protocol.errors import ErrorCode
-from odradek.server.waiting.deferred import Woken
+from odradek.server.waiting.deferred import Deferred, Woken
 
 if TYPE_CHECKING:
     from odradek.server.partitions.hosted_partition import HostedPartition
     from odradek.server.waiting.purgatory import Purgatory
 
-
-class Ack(Protocol):
-    """An append that waits for its replicas."""
-
-    end_offset: int
-
-    def acked(self, outcome: ErrorCode) -> None:
-        """They have everything below `end_offset`, or it is decided otherwise."""
+OutcomeT = TypeVar("OutcomeT")
 
 
-class PendingAck:
-    """One partition's part of a request."""
+class AckWait(Deferred[list[OutcomeT]]):
+    """The appends of one request that wait for their replicas, and what came of those that do not."""
 
-    __slots__ = ("_request", "end_offset", "outcome")
+    __slots__ = ("_has_begun", "_numbers", "outcomes")
 
-    def __init__(self, request: Acknowledgements, end_offset: int) -> None:
-        self.end_offset = end_offset
-        self.outcome = ErrorCode.REQUEST_TIMED_OUT
-        """What to answer; this, if nobody says otherwise in time."""
-        self._request = request
+    def __init__(self, outcomes: list[OutcomeT]) -> None:
+        Deferred.__init__(self)
+        self.outcomes = outcomes
+        self._numbers: dict[int, None] = {}
+        """Of those that are not decided."""
+        self._has_begun = False
 
-    def acked(self, outcome: ErrorCode) -> None:
-        self.outcome = outcome
-        self._request.one_acked()
+    @property
+    def is_pending(self) -> bool:
+        return bool(self._numbers)
+
+    def expect(self, hosted: HostedPartition, number: int, end_offset: int) -> None:
+        """Wait until the partition's replicas have everything below that offset, which was just appended."""
+        code = hosted.partition.outcome(end_offset)
+        if code is None:
+            self._numbers[number] = None
+            hosted.line_up(self, number, end_offset)
+        elif code:
+            self.unacknowledged(number, code)
+
+    def begin(self, purgatory: Purgatory, *, timeout_ms: int) -> None:
+        """All that is expected is known, and there is something: from here on it may be completed."""
+        self._has_begun = True
+        purgatory.watch(self, timeout_ms=timeout_ms)
+
+    def acked(self, number: int, code: ErrorCode) -> None:
+        """The replicas have that append, or it is decided otherwise."""
+        numbers = self._numbers
+        if number in numbers:
+            del numbers[number]
+            if code:
+                self.unacknowledged(number, code)
+            if self._has_begun and not numbers:
+                self.complete(self.outcomes)
+
+    @abstractmethod
+    def unacknowledged(self, number: int, code: ErrorCode) -> None:
+        """Change the outcome of an append that too few have, or not in time."""
+
+    def expire(self) -> None:
+        for number in list(self._numbers):
+            self.acked(number, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class PendingDeletion:
@@ -63,35 +90,3 @@ class PendingDeletion:
             finally:
                 hosted.deletions.pop(self, None)
         return self.outcome
-
-
-class Acknowledgements:
-    """All that one request waits for."""
-
-    __slots__ = ("_open", "_waiter")
-
-    def __init__(self) -> None:
-        self._open = 0
-        self._waiter: Woken | None = None
-
-    def expect(self, hosted: HostedPartition, end_offset: int) -> PendingAck:
-        """Wait until the partition's replicas have everything below that offset, which was just appended."""
-        pending = PendingAck(self, end_offset)
-        outcome = hosted.partition.outcome(end_offset)
-        if outcome is None:
-            self._open += 1
-            hosted.line_up(pending)
-        else:
-            pending.outcome = outcome
-        return pending
-
-    def one_acked(self) -> None:
-        self._open -= 1
-        if not self._open and self._waiter is not None:
-            self._waiter.wake()
-
-    async def wait(self, purgatory: Purgatory, *, timeout_ms: int) -> None:
-        """Come back when each has its outcome, or when the time is up."""
-        if self._open:
-            self._waiter = purgatory.park(timeout_ms=timeout_ms)
-            await self._waiter

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.ports import Loan
-from odradek.protocol.errors import KafkaError
 from odradek.server.containment import Containment, Cost
 from odradek.storage.log import AppendInfo
 
@@ -42,25 +41,32 @@ class FetchWakeups:
 
     def lend(
         self,
-        hosts: Sequence[HostedPartition],
-        batches: Sequence[memoryview],
-        outcomes: Sequence[AppendInfo | KafkaError],
+        hosts: Sequence[HostedPartition | None],
+        batches: Sequence[memoryview | None],
+        outcomes: Sequence[object],
     ) -> None:
-        """Answer now, out of the buffer in which these batches came, if that saves reading large ones from the file."""
-        if not self._woken or max(map(len, batches)) < self._lent_from_bytes:
+        """Answer now, out of the buffer in which these batches came, if that saves reading large ones from the file.
+
+        What became of a batch that was appended is an `AppendInfo`; those of others are passed over.
+        """
+        if (
+            not self._woken
+            or max((len(batch) for batch in batches if batch is not None), default=0) < self._lent_from_bytes
+        ):
             return
-        loans = []
+        lent: list[tuple[HostedPartition, Loan]] = []
         for hosted, batch, info in zip(hosts, batches, outcomes, strict=True):
-            if not (isinstance(info, KafkaError) or info.duplicate) and hosted.partition.log.wrote_as_it_came(batch):
+            if hosted is None or batch is None or not isinstance(info, AppendInfo) or info.duplicate:
+                continue
+            if hosted.partition.log.wrote_as_it_came(batch):
                 loan = Loan(batch)
                 hosted.at_hand = info.base_offset, loan
-                loans.append(loan)
+                lent.append((hosted, loan))
         try:
             self._answer()
         finally:
-            for loan in loans:
+            for hosted, loan in lent:
                 loan.view = None
-            for hosted in hosts:
                 hosted.at_hand = None
 
     def _answer(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from odradek.ids import NO_OFFSET, Offset
 from odradek.metadata.image.topics import TopicImage
@@ -11,7 +12,7 @@ from odradek.ports import Loan
 from odradek.protocol.errors import ErrorCode
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationQuota
-from odradek.server.partitions.acks import Ack, PendingDeletion
+from odradek.server.partitions.acks import AckWait, PendingDeletion
 from odradek.server.partitions.fetch_sessions import ALL_BYTES, MANY_BYTES, WatchedPartition
 from odradek.server.partitions.visible import HIGH_WATERMARK, LAST_STABLE, LOG_END, Visible
 from odradek.storage.directories import LogDirectory
@@ -96,8 +97,8 @@ class HostedPartition:
         """Whether any of them is a consumer's."""
         self._told_stable = self._told_watermark = NO_OFFSET
         """What there was when those at read_committed were told last."""
-        self.unacknowledged: deque[Ack] = deque()
-        """Appends that wait for their replicas, in the order of their offsets."""
+        self.unacknowledged: deque[tuple[int, AckWait[Any], int]] = deque()
+        """Appends that wait for their replicas, by where they end: who waits, and the append's number there."""
         self.deletions: dict[PendingDeletion, None] = {}
         """Requests that wait until all replicas have deleted what they were told to."""
         self.listeners: dict[Callable[[], None], None] = {}
@@ -195,13 +196,13 @@ class HostedPartition:
 
     # Who waits for it.
 
-    def line_up(self, pending: Ack) -> None:
-        """Settle it once the watermark is there: what was sent again, and ends earlier, before what came meanwhile."""
+    def line_up(self, wait: AckWait[Any], number: int, end_offset: int) -> None:
+        """Tell it once the watermark is there: of what was sent again, and ends earlier, before what came meanwhile."""
         waiting = self.unacknowledged
-        if waiting and waiting[-1].end_offset > pending.end_offset:
-            waiting.insert(sum(each.end_offset <= pending.end_offset for each in waiting), pending)
+        if waiting and waiting[-1][0] > end_offset:
+            waiting.insert(sum(each[0] <= end_offset for each in waiting), (end_offset, wait, number))
         else:
-            waiting.append(pending)
+            waiting.append((end_offset, wait, number))
 
     def on_high_watermark_advanced(self) -> None:
         """The high watermark has moved: readers see more, and producers hear that their replicas have it."""
@@ -215,8 +216,9 @@ class HostedPartition:
             high_watermark = self.partition.log.high_watermark
             outcome = self.partition.outcome(high_watermark)
             assert outcome is not None, "what the watermark has reached is decided"
-            while waiting and waiting[0].end_offset <= high_watermark:
-                waiting.popleft().acked(outcome)
+            while waiting and waiting[0][0] <= high_watermark:
+                _, wait, number = waiting.popleft()
+                wait.acked(number, outcome)
         if self.listeners:
             for listener in list(self.listeners):
                 listener()
@@ -235,7 +237,8 @@ class HostedPartition:
             pending.acked(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.deletions.clear()
         while self.unacknowledged:
-            self.unacknowledged.popleft().acked(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            _, wait, number = self.unacknowledged.popleft()
+            wait.acked(number, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for listener in list(self.listeners):
             listener()
 

@@ -182,8 +182,12 @@ class Replicas:
         try:
             if self.refused_batches.first:
                 self.refused_batches.check(hosted.topic, hosted.topic_id, hosted.index, batch)
-            inherits = leadership is not None and leadership.inherits and origin is Origin.CLIENT
-            if leadership is not None and inherits and self._are_producers_ordered():
+            if (
+                leadership is not None
+                and leadership.inherits
+                and origin is Origin.CLIENT
+                and self._are_producers_ordered()
+            ):
                 check_is_first(leadership, partition.log, batch, self._world.clock)
             info = partition.append(batch, now_ms, origin, acks_all, examined, transaction)
         except OSError as failure:

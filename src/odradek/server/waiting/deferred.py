@@ -7,7 +7,7 @@ the last of them are answered in one pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 from odradek.ports import Part
@@ -74,6 +74,23 @@ class Deferred(Generic[ResultT]):
                 if not self.is_done:
                     self.abandon()
         return self.result()
+
+
+def of_task(coroutine: Coroutine[Any, Any, ResultT]) -> Deferred[ResultT]:
+    """What a coroutine comes to, which goes on though nobody may wait for it any more."""
+    deferred: Deferred[ResultT] = Deferred()
+
+    def tell(task: asyncio.Task[ResultT]) -> None:
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is None:
+            deferred.complete(task.result())
+        elif isinstance(failure, Exception):
+            deferred.fail(failure)
+
+    asyncio.get_running_loop().create_task(coroutine).add_done_callback(tell)
+    return deferred
 
 
 class Wakeable(Protocol):

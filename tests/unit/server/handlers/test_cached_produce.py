@@ -13,16 +13,18 @@ import pytest
 from tests.unit.server.asking import fetch, fetched, produce, values, wanted
 from tests.unit.server.rig import FakeWire, Rig, framed, request_body
 
-from odradek.ids import ZERO_UUID
+from odradek.ids import ZERO_UUID, NodeId
 from odradek.protocol.api import ApiKey
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fast.cached_produce import MAX_SHAPES, CachedProduce
 from odradek.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     OpData,
     RequestedEntryData,
 )
+from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -30,12 +32,17 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.server.handlers.cached_produce import MAX_SHAPES, CachedProduce
+from odradek.security.acl import Operation, PatternType, Permission, ResourceType
 from odradek.server.net import connection as net_connection
 from odradek.server.net.connection import Connection
 from odradek.sim.disk import SimulatedFile
+from odradek.values import replace
 
 VERSIONS = range(5, 14)
+CLOSED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
 HEADER_BYTES = 9
 """Of an answer from version 9 on, with its size."""
 
@@ -73,11 +80,11 @@ def accustomed(rig: Rig, frame: bytes, *, times: int = 3) -> FakeWire:
     return wire
 
 
-def cached_request_of(wire: FakeWire) -> CachedProduce:
+def cached_reader_of(wire: FakeWire) -> CachedProduce:
     connection = wire.owner
     assert isinstance(connection, Connection)
-    assert isinstance(connection._cached_request, CachedProduce)
-    return connection._cached_request
+    assert isinstance(connection._cached, CachedProduce)
+    return connection._cached
 
 
 def log_ends(rig: Rig) -> list[int]:
@@ -96,7 +103,15 @@ def forbid_other_ways(rig: Rig, version: int) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("asked in another way")
 
-    endpoint.fast_path = fail
+    endpoint.read = endpoint.decode = fail
+
+
+async def set_quota(rig: Rig, client_id: str, bytes_a_second: float) -> None:
+    entry = RequestedEntryData(
+        entity=[EntityData(entity_type="client-id", entity_name=client_id)],
+        ops=[OpData(key="producer_byte_rate", value=bytes_a_second, remove=False)],
+    )
+    await rig.connect().ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
 
 
 @pytest.mark.parametrize("acks", [1, -1, 0])
@@ -195,7 +210,7 @@ def test_no_more_partitions_are_remembered_than_are_worth_it() -> None:
             for partition in range(MAX_SHAPES + 10):
                 wire.feed(frame_of(rig, 13, topic="wide", partition=partition))
         assert log_end(rig) == 3 * (MAX_SHAPES + 10)
-        assert len(cached_request_of(wire)._known) == MAX_SHAPES
+        assert len(cached_reader_of(wire)._plans) == MAX_SHAPES
 
     on_a_node(test)
 
@@ -229,6 +244,30 @@ def test_a_deleted_topic_is_not_written_to() -> None:
     on_a_node(test)
 
 
+def test_a_partition_that_has_followers_from_now_on() -> None:
+    async def test(rig: Rig) -> None:
+        frame = frame_of(rig, 13, acks=-1)
+        wire = accustomed(rig, frame)
+        partition = rig.node.rooms.replicas.require("t", 0).partition
+        with_another = replace(
+            partition.state,
+            partition_epoch=partition.state.partition_epoch + 1,
+            replicas=(NodeId(1), NodeId(2)),
+            isr=(NodeId(1), NodeId(2)),
+        )
+        partition.apply(with_another, now_ms=rig.clock.monotonic_ms())
+        wire.feed(frame)
+        assert (bytes(wire.sent), log_end(rig)) == (b"", 4), "nobody else has it yet"
+        partition.stop_leading()
+        wire.sent.clear()
+        wire = accustomed(rig, frame, times=0)
+        wire.feed(frame)
+        response = decode(ProduceResponse, 13, bytes(wire.sent)[HEADER_BYTES:])
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    on_a_node(test)
+
+
 def test_a_topic_that_is_synced_from_now_on() -> None:
     async def test(rig: Rig) -> None:
         frame = frame_of(rig, 13)
@@ -251,16 +290,78 @@ def test_a_client_with_a_quota_from_now_on() -> None:
     async def test(rig: Rig) -> None:
         frame = frame_of(rig, 13)
         wire = accustomed(rig, frame)
-        entry = RequestedEntryData(
-            entity=[EntityData(entity_type="client-id", entity_name="tester")],
-            ops=[OpData(key="producer_byte_rate", value=1.0, remove=False)],
-        )
-        await rig.connect().ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+        await set_quota(rig, "tester", 1.0)
         wire.feed(frame)
         response = decode(ProduceResponse, 13, bytes(wire.sent)[HEADER_BYTES:])
         assert response.throttle_time_ms > 0
 
     on_a_node(test)
+
+
+def test_who_calls_itself_something_else_is_another_client() -> None:
+    """What was remembered is not taken for the one that goes by another name now."""
+
+    async def test(rig: Rig) -> None:
+        await set_quota(rig, "one", 1.0)
+        request = produce("t", b"v", topic_id=rig.topic_id("t"), acks=1)
+        frames = {name: framed(request_body(request, 13, 77, client_id=name)) for name in ("one", "two")}
+        throttled = []
+        wire = accustomed(rig, frames["two"])
+        for name in ("two", "one", "two", "two"):
+            wire.feed(frames[name])
+            await asyncio.sleep(300)  # Longer than it is not heard after an answer.
+            response = decode(ProduceResponse, 13, bytes(wire.sent)[HEADER_BYTES:])
+            throttled.append(response.throttle_time_ms > 0)
+            wire.sent.clear()
+        assert throttled == [False, True, False, False]
+
+    on_a_node(test)
+
+
+@pytest.mark.parametrize("version", [7, 9, 13])
+def test_rules_about_who_may_ask_and_how_much_leave_the_readers_on(version: int) -> None:
+    async def test(rig: Rig) -> None:
+        await set_quota(rig, "tester", 1e9)
+        rules = AclCreation(
+            resource_type=ResourceType.TOPIC,
+            resource_name="t",
+            resource_pattern_type=PatternType.LITERAL,
+            principal="User:ANONYMOUS",
+            host="*",
+            operation=Operation.WRITE,
+            permission_type=Permission.ALLOW,
+        )
+        frame = frame_of(rig, version)
+
+        def error() -> int:
+            response = decode(ProduceResponse, version, bytes(wire.sent)[HEADER_BYTES if version >= 9 else 8 :])
+            wire.sent.clear()
+            code: int = response.responses[0].partition_responses[0].error_code
+            return code
+
+        wire = accustomed(rig, frame, times=1)
+        endpoint = rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.get(version)
+        assert endpoint is not None
+
+        def fail(*_: object) -> None:
+            raise AssertionError("not read by hand")
+
+        endpoint.decode = fail  # type: ignore[assignment]
+        for allowed in (False, True):
+            if allowed:
+                await rig.node.rooms.controller.create_acls(CreateAclsRequest(creations=[rules]))
+            for stranger in (rig.connect().wire, wire):
+                wire = stranger
+                wire.on_change = lambda: None
+                wire.sent.clear()
+                wire.feed(frame)
+                assert error() == (0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            read, endpoint.read = endpoint.read, fail  # type: ignore[assignment]
+            wire.feed(frame)
+            assert error() == (0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            endpoint.read = read
+
+    on_a_node(test, **CLOSED)
 
 
 def test_who_waits_for_records_is_told() -> None:
@@ -354,12 +455,12 @@ def test_what_comes_behind_a_batch_that_was_refused_waits_for_it(monkeypatch: py
     on_a_node(test)
 
 
-def test_old_versions_have_no_routine() -> None:
+def test_old_versions_are_not_cached() -> None:
     async def test(rig: Rig) -> None:
         wire = accustomed(rig, framed(request_body(produce("t", b"v"), 4, 77)))
         connection = wire.owner
         assert isinstance(connection, Connection)
-        assert connection._cached_request is None
+        assert connection._cached is None
         assert log_end(rig) == 3
         assert rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.endpoints.get(ApiKey.PRODUCE << 16 | 4) is not None
 

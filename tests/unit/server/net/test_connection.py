@@ -6,7 +6,6 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -357,28 +356,6 @@ def test_a_client_that_goes_away_without_reading_leaves_nothing() -> None:
         assert owner(client).id not in rig.node.rooms.listeners.by_name["PLAINTEXT"].scope.connections
 
     on_a_node(test)
-
-
-def test_a_handler_of_a_connection_that_has_gone_may_be_given_up_without_a_loop() -> None:
-    """As happens to what waits when a node is gone: its coroutine is closed by whoever forgets it."""
-
-    async def test(rig: Rig, client: Client) -> None:
-        connection = owner(client)
-        connection.hold()
-        client.wire.lose(ConnectionResetError())
-        await asyncio.sleep(1)
-
-        def give_up() -> None:
-            connection.go_on()
-            given_up.set()
-
-        thread = Thread(target=give_up)
-        thread.start()
-        thread.join()
-
-    given_up = Event()
-    on_a_node(test)
-    assert given_up.is_set()
 
 
 # Idle connections, and too many.

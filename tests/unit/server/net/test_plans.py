@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.server.net.one_node import ASK, answered_ids, endpoint, on_a_node
-from tests.unit.server.rig import Client, Rig
+from tests.unit.server.rig import Client, Rig, request_body
 
 from odradek.metadata.controller.quotas import PRODUCER_BYTE_RATE
 from odradek.protocol.api import ApiKey
@@ -48,7 +48,7 @@ class Served:
         made.plan_of = lambda request, version: Plan(f"{request.group_id} v{version}", by_hand=False)
         made.handle = self.handle
         made.write = self.write
-        made.quota_use = lambda plan, outcome: (PRODUCER_BYTE_RATE, len(outcome)) if plan.by_hand else None
+        made.quota_use = lambda plan, outcome, size: (PRODUCER_BYTE_RATE, len(outcome) + size) if plan.by_hand else None
 
     def handle(self, rooms: Rooms, caller: Caller, plan: Plan) -> Any:
         name = plan.group_id
@@ -210,11 +210,12 @@ def test_a_client_pays_for_what_came_of_its_plan(name: str, monkeypatch: pytest.
             waiting.complete("done later")
         served.may_append.set()
         answer = await client.answer(1, beat(name), VERSION)
+        size = len(request_body(beat(name), VERSION, 1))
         bytes_used = [use for use in used if use[0] == PRODUCER_BYTE_RATE]
         if name == "odd":
             assert (used, answer.throttle_time_ms) == ([], 0), "its plan says that it is not metered"
         else:
-            assert bytes_used == [(PRODUCER_BYTE_RATE, "ANONYMOUS", "tester", len(f"done {name}"))]
+            assert bytes_used == [(PRODUCER_BYTE_RATE, "ANONYMOUS", "tester", len(f"done {name}") + size)]
             assert answer.throttle_time_ms == 1_000
             assert owner(client)._muted is not None
         rig.node.rooms.quotas.active = False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from tests.unit.server.handlers.test_fast_produce_all import produce
+from tests.unit.server.handlers.test_produce_acks_all import produce
 from tests.unit.server.replica_rig import ReplicaRig
 
 from odradek.ports import FileSlice, Loan

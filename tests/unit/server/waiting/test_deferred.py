@@ -9,7 +9,7 @@ import pytest
 from odradek.adapters.clock import SystemClock
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.containment import Containment
-from odradek.server.waiting.deferred import Deferred, Woken
+from odradek.server.waiting.deferred import Deferred, Woken, of_task
 from odradek.server.waiting.purgatory import Purgatory
 
 
@@ -83,5 +83,30 @@ def test_one_whose_kind_says_nothing_of_lateness_times_out() -> None:
         with pytest.raises(KafkaError) as late:
             await deferred
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(test())
+
+
+def test_what_a_task_comes_to_is_told_once_it_has_ended() -> None:
+    async def test() -> None:
+        may_end = asyncio.Event()
+
+        async def work(fails: bool) -> int:
+            await may_end.wait()
+            if fails:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            return 7
+
+        done, failed, unwanted = of_task(work(False)), of_task(work(True)), of_task(work(True))
+        unwanted.abandon()
+        told: list[Deferred[int]] = []
+        done.on_done = told.append
+        await asyncio.sleep(0)
+        assert not done.is_done
+        may_end.set()
+        with pytest.raises(KafkaError) as why:
+            await failed
+        assert why.value.code is ErrorCode.NOT_COORDINATOR
+        assert (told, done.result(), unwanted.is_done) == ([done], 7, True)
 
     asyncio.run(test())

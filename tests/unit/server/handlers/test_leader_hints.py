@@ -1,9 +1,8 @@
-"""Who writes to a node that does not lead is told who does and where, whichever way the request goes (KIP-951)."""
+"""Who writes to a node that does not lead is told who does and where (KIP-951)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 import pytest
@@ -11,13 +10,10 @@ from tests.unit.server.asking import produce as produce_one
 from tests.unit.server.replica_rig import ALL, LEADER, PORT, ReplicaRig
 from tests.unit.server.rig import Rig
 
-from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.record import Record
-from odradek.server.net.dispatch import Endpoint
-from odradek.server.net.routes import FastAnswer
 from odradek.server.partitions.replicas import Replicas
 
 Told: TypeAlias = tuple[list[tuple[int, int, int, int]], list[tuple[int, str, int, str | None]]]
@@ -45,21 +41,6 @@ def expected(version: int, *indexes: int) -> Told:
     return [(index, int(NOT_LEADER), *leader) for index in indexes], endpoints
 
 
-def take_way(endpoint: Endpoint, *, fast: bool) -> list[object]:
-    """Let requests go that way; the list tells what the fast path answered."""
-    answers: list[object] = []
-    known = endpoint.fast_path
-    assert known is not None
-
-    def noted(*args: Any) -> FastAnswer:
-        answer = known(*args)
-        answers.append(answer)
-        return answer
-
-    endpoint.fast_path = noted if fast else None
-    return answers
-
-
 async def produce(
     rig: ReplicaRig, broker: int, *indexes: int, version: int, acks: int, **batch: Any
 ) -> ProduceResponse:
@@ -71,38 +52,21 @@ async def produce(
     return response
 
 
-def both_ways(version: int, broker: int, story: Callable[[ReplicaRig], Coroutine[Any, Any, ProduceResponse]]) -> Told:
-    """What the same story ends with by the generic path and by the fast one."""
-    found = []
-    for fast in (False, True):
-        rig = ReplicaRig(2)
-
-        async def test(rig: ReplicaRig = rig, fast: bool = fast) -> Told:
-            endpoint = rig.brokers[broker].listener.scope.endpoints.compile(ApiKey.PRODUCE, version)
-            answers = take_way(endpoint, fast=fast)
-            response = told(await story(rig))
-            assert [answer is not None for answer in answers] == [True] * fast
-            return response
-
-        found.append(rig.run(test))
-    generic, by_fast_path = found
-    assert by_fast_path == generic
-    return by_fast_path
-
-
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_while_it_waits_for_its_replicas_another_one_is_elected(version: int, indexes: tuple[int, ...]) -> None:
-    async def story(rig: ReplicaRig) -> ProduceResponse:
+    rig = ReplicaRig(2)
+
+    async def story() -> Told:
         await rig.create_topic("t", [[1, 2], [1, 2]])
         rig.brokers[2].fetchers.close()
         waiting = asyncio.ensure_future(produce(rig, 1, *indexes, version=version, acks=ALL))
         await rig.until(lambda: rig.ends("t", indexes[-1])[1][1] == 1)
         for index in indexes:
             await rig.elect("t", 2, [1, 2], index=index)
-        return await waiting
+        return told(await waiting)
 
-    assert both_ways(version, 1, story) == expected(version, *indexes)
+    assert rig.run(story) == expected(version, *indexes)
 
 
 @pytest.mark.parametrize("acks", [LEADER, ALL])
@@ -111,14 +75,16 @@ def test_while_it_waits_for_its_replicas_another_one_is_elected(version: int, in
 def test_a_new_leader_whom_an_earlier_batch_did_not_reach(version: int, indexes: tuple[int, ...], acks: int) -> None:
     """It leads, but says it does not: the client takes nothing amiss, and sends what comes first."""
 
-    async def story(rig: ReplicaRig) -> ProduceResponse:
+    rig = ReplicaRig(2)
+
+    async def story() -> Told:
         await rig.create_topic("t", [[1, 2], [1, 2]])
         for index in indexes:
             await rig.elect("t", 2, [1, 2], index=index)
         later = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 5}
-        return await produce(rig, 2, *indexes, version=version, acks=acks, **later)
+        return told(await produce(rig, 2, *indexes, version=version, acks=acks, **later))
 
-    assert both_ways(version, 2, story) == expected(version, *indexes)
+    assert rig.run(story) == expected(version, *indexes)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -140,15 +106,11 @@ def test_the_address_is_that_of_the_clients_own_listener(version: int, monkeypat
         await rig.create_topic("t", 1)
         monkeypatch.setattr(Replicas, "append", refuse)
         request = produce_one("t", b"v", topic_id=rig.topic_id("t"), acks=1)
-        for name, port in ports.items():
-            endpoint = rig.node.rooms.listeners.by_name[name].scope.endpoints.compile(ApiKey.PRODUCE, version)
-            for fast in (True, False):
-                take_way(endpoint, fast=fast)
-                response = await rig.connect(port).ask(request, version)
-                (answer,), nodes = told(response)
-                assert answer == (0, NOT_LEADER, *((1, 0) if version >= 10 else (-1, -1)))
-                assert nodes == ([(1, "node", port, None)] if version >= 10 else [])
+        for port in ports.values():
+            (answer,), nodes = told(await rig.connect(port).ask(request, version))
+            assert answer == (0, NOT_LEADER, *((1, 0) if version >= 10 else (-1, -1)))
+            assert nodes == ([(1, "node", port, None)] if version >= 10 else [])
         counted = [served for name, _, served, _ in rig.node.rooms.listeners.served_requests() if name == "Produce"]
-        assert counted == [4], "those of both listeners"
+        assert counted == [2], "those of both listeners"
 
     rig.run(test)
