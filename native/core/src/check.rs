@@ -159,6 +159,12 @@ impl Check {
                 }
                 continue;
             }
+            if self.field == Field::Name && self.shift == 0 {
+                at = self.hop_headers(data, at);
+                if at == end {
+                    return end;
+                }
+            }
             let byte = data[at];
             at += 1;
             let in_record = self.field != Field::Length;
@@ -201,6 +207,21 @@ impl Check {
             }
         }
         end
+    }
+
+    /// Over whole headers as they should be, of a record that does not lie in one piece; but for its last one.
+    fn hop_headers(&mut self, data: &[u8], mut at: usize) -> usize {
+        while self.headers > 1 {
+            let Some(next) = whole_header(data, at) else { break };
+            let size = (next - at) as i64;
+            if next > data.len() || size >= self.left {
+                break;
+            }
+            self.left -= size;
+            self.headers -= 1;
+            at = next;
+        }
+        at
     }
 
     /// The number of the field it stands in; whether it can be that.
@@ -312,14 +333,20 @@ fn whole_record(data: &[u8], at: usize, index: i32) -> Option<(usize, i64, bool)
         return None;
     }
     for _ in 0..headers {
-        let (name_length, name) = read_i32(record, at)?;
-        if name_length < 0 {
-            return None;
-        }
-        let (content_length, content) = read_i32(record, behind(name_length, name)?)?;
-        at = behind(content_length, content)?;
+        at = whole_header(record, at)?;
     }
     (at == stop).then_some((stop, delta, key_length >= 0))
+}
+
+/// The position behind the header, which may lie beyond the data.
+#[inline(always)]
+fn whole_header(data: &[u8], at: usize) -> Option<usize> {
+    let (name_length, name) = read_i32(data, at)?;
+    if name_length < 0 {
+        return None;
+    }
+    let (content_length, content) = read_i32(data, behind(name_length, name)?)?;
+    behind(content_length, content)
 }
 
 /// The position behind so many bytes, of which -1 is none.
@@ -376,6 +403,24 @@ mod tests {
         let payload = sound(30);
         for size in [1, 2, 3, 7, 64, 1 << 20] {
             assert_eq!(in_pieces(&payload, rules(30), size), Outcome::Sound(1_029), "{size}");
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_be_are_found_in_pieces_of_any_size() {
+        let headers: [(&[u8], Option<&[u8]>); 6] =
+            [(b"a", None), (b"", Some(b"b")), (b"", None), (b"c", Some(b"")), (b"d", Some(b"e")), (b"", None)];
+        let mut payload = Vec::new();
+        write_record(&mut payload, &Draft { timestamp_delta: 0, key: None, value: None, headers: &headers }, 0);
+        for at in 0..payload.len() {
+            for byte in 0..=255 {
+                let mut spoilt = payload.clone();
+                spoilt[at] = byte;
+                let whole = check(&spoilt, rules(1));
+                for size in [1, 2, 3, 5, 8, 13] {
+                    assert_eq!(in_pieces(&spoilt, rules(1), size), whole, "{at} {byte} {size}");
+                }
+            }
         }
     }
 

@@ -20,6 +20,8 @@ from odradek.storage.segment import Segment
 from odradek.storage.segments import Segments
 from odradek.storage.validation import Origin
 
+_NO_CRC = -1
+
 
 class KeptLog:
     """The state of one partition's log in one directory."""
@@ -43,6 +45,7 @@ class KeptLog:
         "_segments",
         "_snapshot_offset",
         "_told_ms",
+        "_took_long",
         "_verbatim",
         "cleaned_offset",
         "directory",
@@ -55,6 +58,7 @@ class KeptLog:
         "log_end_offset",
         "log_start_offset",
         "min_insync_replicas",
+        "packs_anew",
         "partition",
         "producers",
         "recovery_point",
@@ -107,6 +111,9 @@ class KeptLog:
         self._last_flush_ms = now_ms
         self._flushed_once = recovery_point > 0  # Then an earlier life has synced what is written but once.
         self._draw = draw
+        self._took_long = _NO_CRC
+        """The checksum of the last batch that proved to take long when it was unpacked: its request tries every way to
+        be done at once, and it is not to be unpacked for each of them."""
         self.config = config
         self._draw_roll_jitter()
         self._set_roll_timestamp(self._segments.active.first_timestamp())
@@ -127,6 +134,7 @@ class KeptLog:
         self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
         self._looks_inside = validation.looks_inside(config)
+        self.packs_anew = validation.packs_anew(config)
         self._max_timestamp_ahead_ms = validation.most_ahead_ms(config)
         self._max_timestamp_behind_ms = config.message_timestamp_before_max_ms
         self._segment_bytes = config.segment_bytes

@@ -17,6 +17,7 @@ from odradek.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
+    CRC_POSITION,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -183,7 +184,7 @@ class Log(ReplicatedLog):
             if max_timestamp > highest:
                 return NOT_PLAIN
         elif attributes:
-            if max_timestamp != self._newest(batch, attributes, base_timestamp, count, now_ms):
+            if max_timestamp != self._newest(batch, attributes, base_timestamp, count, now_ms, crc):
                 return NOT_PLAIN
         elif size > _LARGEST_AT_ONCE:
             raise TakesLong
@@ -271,14 +272,15 @@ class Log(ReplicatedLog):
                 log_append_time_ms = max_timestamp
         elif self._verbatim[origin] and not attributes & TIMESTAMP_TYPE_BIT:
             if origin is Origin.CLIENT and self._looks_inside:
-                newest = self._newest(batch, attributes & COMPRESSION_MASK, base_timestamp, count, now_ms)
+                codec = attributes & COMPRESSION_MASK
+                newest = self._newest(batch, codec, base_timestamp, count, now_ms, crc)
                 if newest != max_timestamp:
                     validation.set_timestamp(batch, attributes, newest)
                     max_timestamp = newest
             elif max_timestamp > now_ms + self._max_timestamp_ahead_ms:
                 validation.check_timestamp(max_timestamp, self._config, now_ms)
         else:
-            batch = validation.prepare(batch, self._config, origin, now_ms)
+            batch = self._prepared(batch, origin, now_ms, crc)
             size = len(batch)
             length = size - LENGTH_OVERHEAD
             (max_timestamp,) = _unpack_max_timestamp(batch)
@@ -336,7 +338,14 @@ class Log(ReplicatedLog):
 
     def examine(self, batch: memoryview, now_ms: int, at_once: int | None = None) -> Examined | None:
         """Look into a batch of one's own before its append, as `validation.examine`; it touches nothing of the log."""
-        return validation.examine(batch, self._config, now_ms, at_once)
+        crc = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION])
+        if crc == self._took_long and at_once is not None:
+            raise TakesLong
+        try:
+            return validation.examine(batch, self._config, now_ms, at_once)
+        except TakesLong:
+            self._took_long = crc
+            raise
 
     def wrote_as_it_came(self, batch: memoryview) -> bool:
         """Whether a client's batch that was appended is now, with its place in it, what the log has; else that was made
@@ -436,19 +445,34 @@ class Log(ReplicatedLog):
 
     # Inside
 
-    def _newest(self, batch: memoryview, codec: int, base_timestamp: int, count: int, now_ms: int) -> int:
+    def _newest(self, batch: memoryview, codec: int, base_timestamp: int, count: int, now_ms: int, crc: int) -> int:
         """The largest timestamp of a client's records; `KafkaError` if they are not as they must be."""
-        return check_records(
-            batch[HEADER_SIZE:],
-            codec,
-            base_timestamp=base_timestamp,
-            count=count,
-            flags=0,
-            lowest=now_ms - self._max_timestamp_behind_ms,
-            highest=now_ms + self._max_timestamp_ahead_ms,
-            limit=validation.most_decompressed(self._config),
-            at_once=validation.AT_ONCE_BYTES,
-        )
+        if crc == self._took_long:
+            raise TakesLong
+        try:
+            return check_records(
+                batch[HEADER_SIZE:],
+                codec,
+                base_timestamp=base_timestamp,
+                count=count,
+                flags=0,
+                lowest=now_ms - self._max_timestamp_behind_ms,
+                highest=now_ms + self._max_timestamp_ahead_ms,
+                limit=validation.most_decompressed(self._config),
+                at_once=validation.AT_ONCE_BYTES,
+            )
+        except TakesLong:
+            self._took_long = crc
+            raise
+
+    def _prepared(self, batch: memoryview, origin: Origin, now_ms: int, crc: int) -> memoryview:
+        if crc == self._took_long and origin is Origin.CLIENT:
+            raise TakesLong
+        try:
+            return validation.prepare(batch, self._config, origin, now_ms)
+        except TakesLong:
+            self._took_long = crc
+            raise
 
     def _check_marker(self, batch: memoryview, producer_id: int, producer_epoch: int, transaction: Transaction) -> None:
         marker = read_end_txn_marker(batch)

@@ -22,7 +22,7 @@ from odradek.protocol.records.batch import (
     crc_matches,
     update_crc,
 )
-from odradek.protocol.records.check import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, check_records
+from odradek.protocol.records.check import FIXED_TIMESTAMP, NEEDS_KEY, REFUSES_TIMESTAMP, TakesLong, check_records
 from odradek.protocol.records.compression import MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.values import value
@@ -36,7 +36,10 @@ DECOMPRESSED_PER_PACKED_BYTE = 32
 """A batch may become so many times `max.message.bytes`, and `MAX_DECOMPRESSED_BYTES` at least."""
 
 AT_ONCE_BYTES = 1024 * 1024
-"""So many bytes of records, unpacked, may be looked at while others wait: milliseconds in Python, gzip included."""
+"""So many bytes of records, unpacked, may be looked at while others wait: milliseconds in Python."""
+
+PACKED_AT_ONCE_BYTES = 64 * 1024
+"""So many bytes may be packed while others wait, which takes ten times as long; none that must be unpacked before."""
 
 _EARLIEST_MS = -LONG_MAX - 1
 _LATEST_MS = LONG_MAX - (1 << 43)
@@ -168,6 +171,11 @@ def most_ahead_ms(config: LogConfig) -> int:
     return min(config.message_timestamp_after_max_ms, _LATEST_MS)
 
 
+def packs_anew(config: LogConfig) -> bool:
+    """Whether batches that have another codec, or none, are given the topic's."""
+    return config.compression_type in _CODECS
+
+
 def looks_inside(config: LogConfig) -> bool:
     """Whether records of clients are looked at: unless nobody wants it, and no setting depends on them."""
     return config.validate_records or config.compacted or config.message_timestamp_before_max_ms != LONG_MAX
@@ -223,6 +231,12 @@ def prepare(
     changed, unless `at_once` is None.
     """
     header = BatchHeader(*BATCH_HEADER.unpack_from(batch))
+    codec = _CODECS.get(config.compression_type)
+    if codec == header.attributes & COMPRESSION_MASK or header.is_control:
+        codec = None
+    is_long = len(batch) > PACKED_AT_ONCE_BYTES or header.attributes & COMPRESSION_MASK
+    if codec is not None and is_long and at_once is not None and origin is Origin.CLIENT:
+        raise TakesLong
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
     max_timestamp = header.max_timestamp
     if origin is Origin.CLIENT and looks_inside(config):
@@ -231,8 +245,7 @@ def prepare(
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not say that its timestamps are append times")
     elif not append_time:
         check_timestamp(max_timestamp, config, now_ms)
-    codec = _CODECS.get(config.compression_type)
-    if codec is not None and codec != header.attributes & COMPRESSION_MASK and not header.is_control:
+    if codec is not None:
         batch = _recompressed(batch, header, codec, config)
     if append_time:
         set_timestamp(batch, header.attributes | TIMESTAMP_TYPE_BIT, now_ms)

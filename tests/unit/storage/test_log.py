@@ -10,6 +10,7 @@ from tests.unit.storage.worlds import (
     NOW_MS,
     Machine,
     append,
+    append_as_leader,
     at_time,
     batch_of,
     content,
@@ -40,7 +41,7 @@ def refusal(log: Log, batch: memoryview | bytearray, **options: object) -> Error
     """The code a batch is refused with; the log must be as it was."""
     before = (log.log_end_offset, log.size_bytes, len(log.producers))
     with pytest.raises(KafkaError) as refused:
-        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
+        append_as_leader(log, memoryview(batch), **options)
     assert (log.log_end_offset, log.size_bytes, len(log.producers)) == before
     return refused.value.code
 
@@ -219,8 +220,8 @@ def test_compacted_topics_need_keys() -> None:
 def test_compression_type(codec: Compression, wanted: str) -> None:
     log = open_log(Machine().disk, LogConfig(compression_type=wanted))
     values_in = [b"x" * 100, b"y" * 100]
-    append(log, *values_in, compression=codec)
-    append(log, *values_in, compression=codec)
+    for _ in range(2):
+        append_as_leader(log, memoryview(batch_of(*values_in, compression=codec)))
     batches = read_all(log)
     assert values(batches) == values_in * 2
     assert offsets(batches) == [0, 1, 2, 3]

@@ -10,7 +10,7 @@ from collections import Counter
 from tests.spoilt.batches import TOPICS, batch, cases, record
 from tests.spoilt.record import Answer, recorded
 from tests.spoilt.unlike_kafka import expected
-from tests.unit.storage.worlds import Machine, at_time, open_log
+from tests.unit.storage.worlds import Machine, append_as_leader, at_time, open_log
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records.batch import crc_matches, decode_records, iter_batches, read_header
@@ -32,7 +32,7 @@ def spoilt_logs() -> dict[str, Log]:
 def answer_of(log: Log, batch: bytes) -> Answer:
     before = log.log_end_offset, log.size_bytes
     try:
-        log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0, now_ms=NOW_MS)
+        append_as_leader(log, memoryview(bytearray(batch)), now_ms=NOW_MS)
     except KafkaError as refused:
         assert before == (log.log_end_offset, log.size_bytes)
         return Answer(refused.code, tuple(index for index, _ in refused.record_errors))

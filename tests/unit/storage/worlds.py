@@ -8,6 +8,7 @@ from typing import Any
 from odradek.ids import Uuid
 from odradek.ports import Disk, FileSlice
 from odradek.protocol.records.batch import build_batch, decode_records, iter_batches, read_header
+from odradek.protocol.records.check import TakesLong
 from odradek.protocol.records.record import Record
 from odradek.sim.disk import Device, Keep, SimulatedDisk
 from odradek.sim.loop import Life, SimulatedLoop
@@ -49,6 +50,15 @@ def open_log(disk: Disk, config: LogConfig | None = None, **options: Any) -> Log
 
 def batch_of(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> memoryview:
     return memoryview(build_batch([Record(value=value) for value in values], timestamp=timestamp, **options))
+
+
+def append_as_leader(log: Log, batch: memoryview, *, now_ms: int = NOW_MS, **options: Any) -> AppendInfo:
+    """As whoever has time for what takes long."""
+    try:
+        return log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms, **options)
+    except TakesLong:
+        examined = log.examine(batch, now_ms)
+        return log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms, examined=examined, **options)
 
 
 def append(log: Log, *values: bytes, now_ms: int = NOW_MS, leader_epoch: int = 0, **options: Any) -> AppendInfo:

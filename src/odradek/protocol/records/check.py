@@ -38,6 +38,8 @@ _WHAT = {
 
 PACKED_LESS = 4
 """So many times fewer bytes of compressed records as of plain ones are looked at in one go."""
+GZIP_LESS = 2
+"""So many times fewer bytes come out of gzip in one go as out of the others, which are quicker."""
 
 
 class TakesLong(Exception):
@@ -67,7 +69,7 @@ def check_records(
         found = native.check(payload, base_timestamp, count, flags, lowest, highest)
     else:
         looking = native.Check(base_timestamp, count, flags, lowest, highest)
-        left = limit if at_once is None else at_once
+        left = limit if at_once is None else at_once // (GZIP_LESS if codec == Compression.GZIP else 1)
         try:
             for piece in decompressed_pieces(Compression(codec), payload, limit, as_clients=True):
                 left -= len(piece)

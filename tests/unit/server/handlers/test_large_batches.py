@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 from tests.fuzz.batches import bomb
@@ -19,7 +21,7 @@ from odradek.protocol.messages.produce import (
 from odradek.protocol.records.batch import build_batch
 from odradek.protocol.records.compression import Compression
 from odradek.protocol.records.record import Record
-from odradek.storage.validation import AT_ONCE_BYTES
+from odradek.storage.validation import AT_ONCE_BYTES, PACKED_AT_ONCE_BYTES
 
 PACKED = [codec for codec in Compression if codec is not Compression.NONE]
 
@@ -120,6 +122,87 @@ def test_several_partitions_of_which_one_takes_long(codec: Compression, settings
         request = produce("t", hosts[0].topic_id, [small, bytes(spoilt), small])
         answers = parts_of(await client.ask(request, 13))
         assert [each.error_code for each in answers] == [0, ErrorCode.CORRUPT_MESSAGE, 0]
+
+    rig.run(send)
+
+
+def watched(rig: Rig, monkeypatch: pytest.MonkeyPatch, name: str) -> list[bool]:
+    """Of each call of that function whether a worker made it."""
+    by_worker, calls = [False], []
+    run, whole = rig.world.workers.run, getattr(*_place(name))
+
+    async def working(job: Callable[[], object]) -> object:
+        def noted() -> object:
+            by_worker[0] = True
+            try:
+                return job()
+            finally:
+                by_worker[0] = False
+
+        return await run(noted)
+
+    def called(*arguments: object, **options: object) -> object:
+        calls.append(by_worker[0])
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(rig.world.workers, "run", working)
+    monkeypatch.setattr(*_place(name), called)
+    return calls
+
+
+def _place(name: str) -> tuple[object, str]:
+    module, _, function = name.rpartition(".")
+    return import_module(module), function
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_worker_packs_what_is_more_than_a_little(partitions: int, acks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+
+    async def send() -> None:
+        hosts = await rig.create_topic("t", partitions, {"compression.type": "gzip"})
+        client = rig.connect()
+        packed = watched(rig, monkeypatch, "odradek.storage.validation.compress")
+        now_ms = rig.clock.now_ms()
+        kinds = (
+            (1_000, Compression.NONE, False),
+            (PACKED_AT_ONCE_BYTES, Compression.NONE, True),
+            (1_000, Compression.LZ4, True),
+            (1_000, Compression.NONE, False),
+        )
+        for end_offset, (size, codec, by_worker) in enumerate(kinds):
+            batch = bytes(build_batch([Record(b"k", bytes(size))], timestamp=now_ms, compression=codec))
+            request = produce("t", hosts[0].topic_id, [batch] * partitions, acks=acks)
+            answers = parts_of(await client.ask(request, 13))
+            assert [(each.error_code, each.base_offset) for each in answers] == [(0, end_offset)] * partitions
+            assert packed == [by_worker] * partitions
+            packed.clear()
+
+    rig.run(send)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"message.timestamp.type": "LogAppendTime"}], ids=str)
+def test_what_takes_long_is_found_out_once(
+    partitions: int, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though a request tries one way after the other until there is one that waits."""
+    rig = Rig()
+
+    async def send() -> None:
+        hosts = await rig.create_topic("t", partitions, settings)
+        client = rig.connect()
+        now_ms = rig.clock.now_ms()
+        small = produce("t", hosts[0].topic_id, [small_batch(now_ms)], acks=1)
+        for _ in range(3):  # By then the connection knows what it is asked.
+            await client.ask(small, 13)
+        unpacked = watched(rig, monkeypatch, "odradek.protocol.records.check.decompressed_pieces")
+        batches = [large_batch(now_ms, Compression.GZIP)] * partitions
+        answers = parts_of(await client.ask(produce("t", hosts[0].topic_id, batches, acks=1), 13))
+        assert [each.error_code for each in answers] == [0] * partitions
+        assert sorted(unpacked) == [False] * unpacked.count(False) + [True] * partitions
+        assert unpacked.count(False) <= partitions
 
     rig.run(send)
 
