@@ -58,7 +58,6 @@ class KeptLog:
         "log_end_offset",
         "log_start_offset",
         "min_insync_replicas",
-        "packs_anew",
         "partition",
         "producers",
         "recovery_point",
@@ -134,7 +133,6 @@ class KeptLog:
         self._verbatim = tuple(validation.is_verbatim(config, origin) for origin in Origin)
         self._max_message_bytes = config.max_message_bytes
         self._looks_inside = validation.looks_inside(config)
-        self.packs_anew = validation.packs_anew(config)
         self._max_timestamp_ahead_ms = validation.most_ahead_ms(config)
         self._max_timestamp_behind_ms = config.message_timestamp_before_max_ms
         self._segment_bytes = config.segment_bytes

@@ -17,7 +17,6 @@ from odradek.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
-    CRC_POSITION,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -336,16 +335,9 @@ class Log(ReplicatedLog):
                 )
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
 
-    def examine(self, batch: memoryview, now_ms: int, at_once: int | None = None) -> Examined | None:
+    def examine(self, batch: memoryview, now_ms: int) -> Examined | None:
         """Look into a batch of one's own before its append, as `validation.examine`; it touches nothing of the log."""
-        crc = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION])
-        if crc == self._took_long and at_once is not None:
-            raise TakesLong
-        try:
-            return validation.examine(batch, self._config, now_ms, at_once)
-        except TakesLong:
-            self._took_long = crc
-            raise
+        return validation.examine(batch, self._config, now_ms)
 
     def wrote_as_it_came(self, batch: memoryview) -> bool:
         """Whether a client's batch that was appended is now, with its place in it, what the log has; else that was made

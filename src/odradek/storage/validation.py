@@ -171,11 +171,6 @@ def most_ahead_ms(config: LogConfig) -> int:
     return min(config.message_timestamp_after_max_ms, _LATEST_MS)
 
 
-def packs_anew(config: LogConfig) -> bool:
-    """Whether batches that have another codec, or none, are given the topic's."""
-    return config.compression_type in _CODECS
-
-
 def looks_inside(config: LogConfig) -> bool:
     """Whether records of clients are looked at: unless nobody wants it, and no setting depends on them."""
     return config.validate_records or config.compacted or config.message_timestamp_before_max_ms != LONG_MAX
@@ -201,8 +196,8 @@ class Examined:
     error: KafkaError | None
 
 
-def examine(batch: memoryview, config: LogConfig, now_ms: int, at_once: int | None = None) -> Examined | None:
-    """All of `prepare` that takes long, for a worker or whoever has `at_once` bytes of time (else `TakesLong`).
+def examine(batch: memoryview, config: LogConfig, now_ms: int) -> Examined | None:
+    """All of `prepare` that takes long, for a worker.
 
     The batch must be the caller's own, since it may be changed in place. None if already its header is wrong, which the
     append will say.
@@ -217,7 +212,7 @@ def examine(batch: memoryview, config: LogConfig, now_ms: int, at_once: int | No
     except KafkaError:
         return None
     try:
-        return Examined(config, prepare(batch, config, Origin.CLIENT, now_ms, at_once), None)
+        return Examined(config, prepare(batch, config, Origin.CLIENT, now_ms, None), None)
     except KafkaError as error:
         return Examined(config, batch, error)
 
