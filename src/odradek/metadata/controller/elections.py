@@ -159,7 +159,7 @@ class PartitionChange:
     def _record(self, leader: NodeId, isr: tuple[NodeId, ...] | None, recovery: int) -> PartitionChangeRecord | None:
         before = self._partition
         elr = _changed(before.elr, self._elr)
-        last_known = self._last_known_leader(leader)
+        last_known = self._last_known_leader(leader, isr)
         replicas = _changed(before.replicas, self.replicas) if self.replicas else None
         removing = _changed(before.removing_replicas, self.removing_replicas)
         adding = _changed(before.adding_replicas, self.adding_replicas)
@@ -232,16 +232,21 @@ class PartitionChange:
             return False
         return self._electorate.lacks_directory(self._partition, replica)
 
-    def _last_known_leader(self, leader: NodeId) -> list[int] | None:
+    def _last_known_leader(self, leader: NodeId, isr: tuple[NodeId, ...] | None) -> list[int] | None:
         """Whoever led last is kept on record while nobody leads: it is the best there is if all the others are gone.
 
-        Not with another disk, though: then whoever has anything has more (Kafka lets it lead, ADR 14).
+        So is the last one in sync, where the feature was turned on while nobody led. (Kafka puts nobody on record then,
+        and the partition has no leader for good.) Not with another disk, though: then whoever has anything has more
+        (Kafka lets it lead, ADR 14).
         """
         before = self._partition
         if not self._electorate.with_elr:
             return None
         if leader == NO_NODE and not before.last_known_elr:
             return [before.leader]
+        nobody_is_left = isr == () and not self._elr and leader == NO_LEADER_CHANGE and not before.last_known_elr
+        if nobody_is_left and len(before.isr) == 1 and not self._begins_anew(before.isr[0]):
+            return list(before.isr)
         if before.last_known_elr and (leader >= 0 or any(map(self._begins_anew, before.last_known_elr))):
             return []
         return None

@@ -121,6 +121,15 @@ class TestEligibleLeaders:
         after = changed(image, min_isr=2, isr=(), leaving=1, unclean_replica=1)
         assert (after.leader, after.elr) == (2, (3,))
 
+    def test_the_last_one_in_sync_is_remembered_where_the_feature_came_while_nobody_led(self) -> None:
+        """Without the feature the last one stays in the ISR; then it is turned on, and that one has lost its tail."""
+        fenced = cluster(broker(1), broker(2, fenced=True), broker(3))
+        image = with_elr(with_topic(fenced, led_by(-1, [1, 2, 3], [2])))
+        after = changed(image, min_isr=2, isr=(), leaving=2, unclean_replica=2)
+        assert (after.leader, after.isr, after.elr, after.last_known_elr) == (NO_NODE, (), (), (2,))
+        back = with_elr(with_topic(THREE, led_by(-1, [1, 2, 3], [], last_known_elr=[2])))
+        assert changed(back, min_isr=2).leader == 2
+
     def test_the_last_leader_leads_again_when_all_others_are_gone(self) -> None:
         image = with_elr(with_topic(THREE, led_by(-1, [1, 2], [], last_known_elr=[2])))
         after = changed(image, min_isr=2)
