@@ -11,7 +11,10 @@ from bench.clusters import Cluster
 from tests.compat.brokers import new_cluster
 from tests.compat.patience import eventually
 from tests.integration.cli import PATIENCE_S, Cli
-from tests.integration.cli_transaction_cases import NOBODY, UNVERIFIED, begin, write_late
+
+pytest.register_assert_rewrite("tests.integration.cli_transaction_cases")
+
+from tests.integration.cli_transaction_cases import NOBODY, UNVERIFIED, begin, write_late  # noqa: E402
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 

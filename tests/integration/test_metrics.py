@@ -14,12 +14,15 @@ from math import isnan
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.integration.cli_transaction_cases import UNVERIFIED, write_late
 
-from odradek.client.admin.cluster import ConfigChange, ConfigResource, ResourceType
-from odradek.clients import connect
-from odradek.testing import RunningNode, running_node
-from odradek.testing.ports import free_port
+pytest.register_assert_rewrite("tests.integration.cli_transaction_cases")
+
+from tests.integration.cli_transaction_cases import UNVERIFIED, write_late  # noqa: E402
+
+from odradek.client.admin.cluster import ConfigChange, ConfigResource, ResourceType  # noqa: E402
+from odradek.clients import connect  # noqa: E402
+from odradek.testing import RunningNode, running_node  # noqa: E402
+from odradek.testing.ports import free_port  # noqa: E402
 
 
 @pytest.fixture
