@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from tests.integration.cli_transaction_cases import NOBODY, UNVERIFIED, begin, w
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
@@ -101,3 +103,28 @@ def test_a_transaction_is_ended_by_force(cluster: Cluster, cli: Cli) -> None:
     assert listed["TransactionState"] == "Empty"  # The one who shut the other out has begun nothing.
     assert cli.json("transaction", "describe", "forced")[0]["partitions"] == []
     assert cli.json_lines("consume", "forced", "--isolation-level", "read_committed") == []
+
+
+def test_dump_log_segments_reads_what_transactions_leave(cluster: Cluster, cli: Cli) -> None:
+    """Records of the coordinator's log, markers, and the index of aborted transactions."""
+    cli.ok("topic", "create", "dumped")
+    for end in ("commit_transaction", "abort_transaction"):
+        getattr(begin(cli, "dumper", "dumped", values=2), end)(PATIENCE_S)
+    eventually(lambda: cli.json("transaction", "describe", "dumper")[0]["state"], "CompleteAbort")
+    leader = next(each for each in cluster.servers if (each.data / "dumped-0").is_dir())
+    segment = leader.data / "dumped-0" / f"{0:020d}"
+    said = tool(DUMP, "--print-data-log", "--files", f"{segment}.log")
+    assert re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: \d+", said) == ["COMMIT", "ABORT"]
+    assert "isvalid: false" not in said
+    said = tool(DUMP, "--files", f"{segment}.txnindex")
+    assert re.search(r"producerId: \d+ firstOffset: 3 lastOffset: 5 lastStableOffset: 6", said), said
+    states = [
+        told
+        for path in sorted({path for each in cluster.servers for path in each.data.glob("__transaction_state-*/*.log")})
+        if path.stat().st_size
+        for told in re.findall(
+            r'"transactionalId":"dumper".*?"transactionStatus":(\d)',
+            tool(DUMP, "--transaction-log-decoder", "--files", path),
+        )
+    ]
+    assert {"0", "1", "2", "4", "3", "5"} <= set(states), states

@@ -166,6 +166,20 @@ def a_transaction_that_its_coordinator_will_end_does_not_hang(cli: Cli, name: st
 
 
 @case
+def one_that_does_not_hang_is_torn_by_force_alone(cli: Cli, name: str) -> None:
+    """Aborted in one of its partitions, and committed in the other."""
+    cli.ok("topic", "create", name, "--partitions", 2)
+    held = begin(cli, name, name)
+    held.produce(name, b"kept", partition=1)
+    assert held.flush(PATIENCE_S) == 0
+    cli.ok("transaction", "abort", f"{name}:0", "--start-offset", 0, "--force")
+    held.commit_transaction(PATIENCE_S)
+    wait_for(cli, name, "CompleteCommit")
+    records = cli.json_lines("consume", name, "--isolation-level", "read_committed")
+    assert [each["value"] for each in records] == ["kept"]
+
+
+@case
 def one_that_hangs_is_found_and_aborted(cli: Cli, name: str) -> None:
     """As brokers before KIP-890 could leave behind: a batch that came after its transaction had ended."""
     cli.ok("topic", "create", name)
