@@ -135,6 +135,7 @@ def ids_that_nobody_uses(cli: Cli, name: str) -> None:
             f"there is no transactional id {name}-unknown. Did you mean {name}-known?"
         )
     assert list(rows(cli, "--pattern", f"{name}-.*")) == [f"{name}-known"]
+    assert cli.ok("complete", "--", "transaction", "fence", f"{name}-kn").out == f"{name}-known\n"
 
 
 @case

@@ -1,4 +1,4 @@
-"""Shell completion: a short script for each shell asks `odradek complete` what may come next, topics and groups too."""
+"""Shell completion: a short script for each shell asks `odradek complete` what may come next, names in clusters too."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from odradek.apps.cli.main import COMMANDS, parser_for
 from odradek.apps.terminal.sentence import Sentence
 
+if TYPE_CHECKING:
+    from odradek.client.admin import Admin
+
 SHELLS = ("bash", "zsh", "fish")
 _HERE = "odradek.apps.cli.completion"
-_TOPICS, _GROUPS, _PROFILES = "topic", "group", "profile"
+_TOPICS, _GROUPS, _TRANSACTIONS, _PROFILES = "topic", "group", "transaction", "profile"
 _NAMES = {
     "topic": _TOPICS,
     "topics": _TOPICS,
     "group": _GROUPS,
     "groups": _GROUPS,
+    "transactional_ids": _TRANSACTIONS,
     "profile": _PROFILES,
 }
 """What an option or argument of this destination names, so that it can be looked up."""
@@ -53,7 +58,8 @@ complete -c odradek -a '(__odradek_complete)'
 
 def declare(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Print a script that lets a shell complete commands, options, and names of topics, groups and profiles. "
+        "Print a script that lets a shell complete commands, options, and names of topics, groups, transactional ids "
+        "and profiles. "
         'For bash: eval "$(odradek completion bash)" in ~/.bashrc; zsh likewise in ~/.zshrc; '
         "for fish: odradek completion fish | source, in ~/.config/fish/config.fish."
     )
@@ -152,7 +158,7 @@ def _values(action: argparse.Action, words: Sequence[str]) -> list[str]:
 
 
 def _ask(wanted: str, words: Sequence[str]) -> list[str]:
-    """Names of topics or groups from the cluster that the words lead to."""
+    """Names of topics, groups or transactional ids from the cluster that the words lead to."""
     import asyncio
 
     from odradek.apps.terminal.session import Session, gather_settings, one_sentence
@@ -164,11 +170,19 @@ def _ask(wanted: str, words: Sequence[str]) -> list[str]:
                 await admin.cluster.any_connection()
                 if wanted == _GROUPS:
                     return [group.group_id for group in await admin.list_groups()]
+                if wanted == _TRANSACTIONS:
+                    return await _transactional_ids(admin)
                 return [topic.name for topic in await admin.list_topics()]
 
     with suppress(TimeoutError):
         return asyncio.run(ask())
     return []
+
+
+async def _transactional_ids(admin: Admin) -> list[str]:
+    """Those of the coordinators that tell."""
+    told = await admin.list_transactions_by_broker()
+    return [each.transactional_id for some in told.values() if isinstance(some, list) for each in some]
 
 
 def _connection(words: Sequence[str]) -> argparse.Namespace:
