@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell expr $(CORES) + 1)
 SIDE_BY_SIDE = -n $(WORKERS) --no-loadscope-reorder
-SCENARIOS := logs groups quorum replication transactions
+SCENARIOS := logs groups quorum replication transactions compaction
 
 .PHONY: help native native-wheel test test-side-by-side test-fast test-long check fuzz fuzz-records demo sim sim-long sim-mutants chaos pipelines-kill compat bench bench-clusters bench-pipelines fmt docs lock clean
 
@@ -77,7 +77,7 @@ demo: $(READY) ## See a consumer, a worker, a node, and the leader of three node
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/pipelines/demo.py
 
-sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups, quorum, replication or transactions; ARGS=--trace)
+sim: $(READY) ## Play seeds of the simulation (SEED=7 COUNT=100 SCENARIO=groups, quorum, replication, transactions or compaction; ARGS=--trace)
 	$(BIN)/python -m odradek.sim.run --scenario $(or $(SCENARIO),logs) --seed $(or $(SEED),1) --count $(or $(COUNT),1) $(ARGS)
 
 sim-long: $(READY) ## Thousands of seeds of every scenario, from one drawn anew or SEED=7; a core each (COUNT=2000)
@@ -90,6 +90,7 @@ sim-mutants: $(READY) ## Plant faults in nodes, one after the other: each must b
 	$(BIN)/pytest --timeout=0 tests/simulation/test_mutants.py tests/simulation/test_group_mutants.py \
 	  tests/simulation/test_quorum_mutants.py tests/simulation/test_replication_mutants.py \
 	  tests/simulation/test_operator_mutants.py tests/simulation/test_transaction_mutants.py \
+	  tests/simulation/test_compaction_mutants.py \
 	  tests/simulation/test_raft_model.py
 
 chaos: $(READY) ## Kill, hold, stop, empty, fill up and cut off real nodes under load (SEED=7 COUNT=20 of drawn schedules)

@@ -35,6 +35,7 @@ def trace_elsewhere(seed: int, scenario: str, *, hash_seed: str) -> list[str]:
         ("quorum", (3, 10, 18)),
         ("replication", (3,)),
         ("transactions", (3,)),
+        ("compaction", (3,)),
     ],
 )
 def test_the_same_seed_gives_the_same_trace_in_two_processes(scenario: str, seeds: tuple[int, ...]) -> None:

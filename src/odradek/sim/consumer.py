@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from odradek.ids import ZERO_UUID
 from odradek.protocol.errors import ErrorCode
@@ -126,7 +126,7 @@ class Reader(Client):
 
     def take(self, partition: Partition, data: PartitionData, offset: int) -> int:
         """Note what came from this offset on; returns where to go on."""
-        for batch in iter_batches(_bytes(data)):
+        for batch in batches_in(data):
             records = [record for record in decode_records(batch) if record.offset >= offset]
             if not records:
                 continue
@@ -219,9 +219,9 @@ class FinalReader(Reader):
             offset = self.take(partition, data, offset)
 
 
-def _bytes(data: PartitionData) -> bytes | bytearray | memoryview:
+def batches_in(data: PartitionData) -> Iterator[memoryview]:
+    """What a Fetch has brought of a partition."""
     records = data.records
-    if records is None:
-        return b""
-    assert isinstance(records, bytes | bytearray | memoryview)
-    return records
+    if records is not None:
+        assert isinstance(records, bytes | bytearray | memoryview)
+        yield from iter_batches(records)

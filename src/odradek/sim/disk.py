@@ -228,6 +228,10 @@ class SimulatedDisk:
         self._device.note(f"rename {old} -> {new_name}")
         if new_name.endswith(".log.deleted"):
             self._device.trace.mark("segment deleted")
+        if new_name.endswith(".log.swap"):
+            self._device.trace.mark("segments replaced")
+        elif name.endswith(".log.swap") and self._device.is_recovering:
+            self._device.trace.mark("swap finished at start")
         replaced = parent.entries.get(new_name)
         self._change_names(parent, old, (name, None), (new_name, parent.entries[name]))
         self._release(replaced)
@@ -241,6 +245,8 @@ class SimulatedDisk:
         self._inode(path)
         parent, name = self._parent(path)
         self._device.note(f"unlink {path}")
+        if path.endswith(".log.cleaned"):
+            self._device.trace.mark("cleaning undone at start" if self._device.is_recovering else "cleaning given up")
         gone = parent.entries[name]
         self._change_names(parent, path, (name, None))
         self._release(gone)

@@ -484,6 +484,36 @@ TransactionEvent: TypeAlias = (
     | InputConsumed
     | TransactionsSettled
 )
+
+
+@value
+class TablePut:
+    """A producer was told that these keys and values are in a compacted log, from this offset on, if it was told."""
+
+    partition: Partition
+    offset: int
+    pairs: tuple[tuple[bytes, bytes | None], ...]
+
+
+@value
+class TableHeld:
+    """What a replica of a compacted partition holds, once all have caught up: offset, key and value of each record."""
+
+    node: str
+    partition: Partition
+    records: tuple[tuple[int, bytes, bytes | None], ...]
+
+
+@value
+class TableFollowed:
+    """What somebody has made of a compacted partition who has read it all along, up to its end."""
+
+    reader: str
+    partition: Partition
+    values: tuple[tuple[bytes, bytes], ...]
+
+
+TableEvent: TypeAlias = TablePut | TableHeld | TableFollowed
 ReplicaEvent: TypeAlias = WatermarkSeen | ReplicaHolds
 GroupEvent: TypeAlias = Owns | Departed | CommitSent | CommitAcknowledged | OffsetRead | Settled
 QuorumEvent: TypeAlias = (
@@ -499,7 +529,7 @@ QuorumEvent: TypeAlias = (
 )
 NodeEvent: TypeAlias = ProcessCrashed | PowerLost | DiskFilled | DiskLost | Restarted
 ClientEvent: TypeAlias = Sent | Acknowledged | Rejected | Read | Bounds | TrimSent | TrimAnswered | Unpromised
-Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent | TransactionEvent
+Event: TypeAlias = ClientEvent | NodeEvent | GroupEvent | QuorumEvent | ReplicaEvent | TransactionEvent | TableEvent
 
 
 class History:

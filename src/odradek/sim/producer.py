@@ -86,6 +86,10 @@ class Producer(Client):
     def refused(self, batch: Batch, error: ErrorCode) -> None:
         """For those who want to know."""
 
+    def acknowledged(self, batch: Batch, offset: int, *, again: bool) -> None:
+        """What was promised now."""
+        self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, again))
+
     def in_flight_at_most(self) -> int:
         return self.draw.randrange(1, MAX_IN_FLIGHT + 1)
 
@@ -160,7 +164,7 @@ class Producer(Client):
             if answer.error_code in _IS_THERE:
                 offset = -1 if answer.error_code else answer.base_offset
                 self.cluster.trace.mark(OPERATION)
-                self.cluster.history.add(Acknowledged(self.name, batch.partition, offset, batch.records, count > 1))
+                self.acknowledged(batch, offset, again=count > 1)
                 self.cluster.trace.note(self.name, f"{batch.partition} acknowledged at {offset}")
 
     def _answers(self, batches: Sequence[Batch], response: ProduceResponse) -> list[PartitionProduceResponse]:

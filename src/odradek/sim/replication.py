@@ -107,7 +107,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     ]
     async with client.admin(IMPATIENT) as admin:
         watching = [
-            asyncio.create_task(_watch(cluster, faults)),
+            asyncio.create_task(watch(cluster, faults)),
             asyncio.create_task(observe(cluster, admin, [crowd], longest_pause_s=6.0)),
         ]
         for number, partition in enumerate(cluster.partitions):
@@ -123,7 +123,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         working = [asyncio.create_task(producer.run()) for producer in producers]
         coming = asyncio.create_task(crowd.run(draw.randrange(3, 6), longest_pause_s=16.0))
         await faults.run(draw.randrange(FEWEST_FAULTS, 8), RUN_S)
-        await _play_on(cluster)
+        await play_on(cluster)
         for producer in producers:
             producer.finish()
         await asyncio.gather(coming, operating, *working)
@@ -190,7 +190,7 @@ async def create_topics(cluster: ReplicationCluster, client: LibraryClient) -> N
             await asyncio.sleep(0.2)
 
 
-async def _watch(cluster: ReplicationCluster, faults: ReplicationFaults) -> None:
+async def watch(cluster: ReplicationCluster, faults: ReplicationFaults) -> None:
     """Note where watermarks are on who leads."""
     while True:
         faults.look()
@@ -203,7 +203,7 @@ async def _watch(cluster: ReplicationCluster, faults: ReplicationFaults) -> None
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _play_on(cluster: ReplicationCluster) -> None:
+async def play_on(cluster: ReplicationCluster) -> None:
     """Clients go on until the run is long enough to count."""
     while True:
         await asyncio.sleep(max(SHORTEST_S - cluster.loop.time(), 1))

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from odradek.sim import checkers, groups, quorum, replication, transactions
+from odradek.sim import checkers, compaction, groups, quorum, replication, transactions
 from odradek.sim.cluster import Cluster, TraceLog
 from odradek.sim.consumer import Consumer, FinalReader, Observer
 from odradek.sim.faults import Faults
@@ -27,6 +27,7 @@ from odradek.sim.history import (
     History,
     Partition,
     Read,
+    TablePut,
     TransactionEnded,
 )
 from odradek.sim.loop import Deadlock
@@ -157,6 +158,8 @@ def _play(
 def _cluster(seed: int, scenario: str, make_node: MakeNode, *, power: bool) -> Cluster:
     if scenario == "quorum":
         return quorum.QuorumCluster(seed, History(()))
+    if scenario == "compaction":
+        return compaction.CompactedCluster(seed, power=power)
     if scenario == "replication":
         return ReplicationCluster(seed, power=power)
     if scenario == "transactions":
@@ -171,6 +174,8 @@ def _acknowledged(history: History) -> int:
     return sum(
         len(event.records)
         if isinstance(event, Acknowledged)
+        else len(event.pairs)
+        if isinstance(event, TablePut)
         else isinstance(event, CommitAcknowledged | ChangeAnswered | TransactionEnded)
         for event in history.events
     )
@@ -228,6 +233,7 @@ def _mark_duplicates(cluster: Cluster) -> None:
 
 
 _SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "compaction": compaction.scenario,
     "logs": _play_logs,
     "groups": groups.scenario,
     "quorum": quorum.scenario,

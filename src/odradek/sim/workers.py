@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from odradek.ports import Disk
-from odradek.sim.loop import Life, SimulatedLoop
+from odradek.sim.loop import Crashed, Life, SimulatedLoop
 
 ResultT = TypeVar("ResultT")
 
@@ -59,6 +60,11 @@ class SimulatedSteps(Generic[ResultT]):
     def __init__(self, workers: SimulatedWorkers, steps: Generator[ResultT, None, None]) -> None:
         self._workers = workers
         self._steps = steps
+
+    def __del__(self) -> None:
+        """Of a node that has crashed nobody closes anything; nor can anybody, and that is no news."""
+        with suppress(Crashed):
+            self._steps.close()
 
     async def next(self) -> ResultT | None:
         return await self._workers.run(lambda: next(self._steps, None))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.sim.checkers import (
     acknowledged_kept,
     check,
     ends_forward,
+    last_values_kept,
     log_end,
     offsets_forward,
     producer_order,
@@ -31,6 +34,9 @@ from odradek.sim.history import (
     ReplicaHolds,
     Restarted,
     Sent,
+    TableFollowed,
+    TableHeld,
+    TablePut,
     TrimSent,
     WatermarkSeen,
 )
@@ -176,3 +182,36 @@ def test_a_group_goes_back_only_where_records_after_its_offset_were_deleted() ->
     overtaken = history(committed(130), TrimSent(PLAIN, 1, 145), committed(97), told(97))
     assert offsets_forward.check(overtaken) == []
     assert offsets_forward.check(history(committed(130), TrimSent(PLAIN, 1, 145), told(97))) == back
+
+
+PUT = TablePut(PLAIN, 3, ((b"a", b"1"), (b"b", b"1"), (b"c", None)))
+
+
+@pytest.mark.parametrize(
+    ("records", "broken"),
+    [
+        (((3, b"a", b"1"), (4, b"b", b"1"), (5, b"c", None)), None),
+        (((3, b"a", b"1"), (4, b"b", b"1")), None),
+        (((4, b"b", b"1"), (6, b"a", b"later")), None),
+        (((4, b"b", b"1"),), "the last value of b'a', acknowledged at 3, is not there"),
+        (
+            ((1, b"c", b"0"), (3, b"a", b"1"), (4, b"b", b"1")),
+            "the last value of b'c', acknowledged at 5, is not there",
+        ),
+        (((3, b"a", b"1"), (4, b"a", b"1")), "offset 4 was acknowledged as b'b' and is b'a'"),
+        (((4, b"b", b"1"), (3, b"a", b"1")), "offset 3 comes after 4"),
+    ],
+)
+def test_last_values_are_kept(records: tuple[tuple[int, bytes, bytes | None], ...], broken: str | None) -> None:
+    found = last_values_kept.check(history(PUT, TableHeld("node-1", PLAIN, records)))
+    assert (f"{PLAIN} on node-1: {broken}" in found) if broken else found == []
+
+
+def test_who_follows_a_table_makes_of_it_what_it_is() -> None:
+    held = TableHeld("node-1", PLAIN, ((3, b"a", b"1"), (4, b"b", b"1"), (5, b"b", None)))
+    assert last_values_kept.check(history(held, TableFollowed("reader", PLAIN, ((b"a", b"1"),)))) == []
+    assert last_values_kept.check(history(held, TableFollowed("reader", PLAIN, ((b"a", b"1"), (b"b", b"1"))))) == [
+        f"{PLAIN} is not the same for node-1 and reader: b'b'"
+    ]
+    other = TableHeld("node-2", PLAIN, ((3, b"a", b"1"), (4, b"b", b"1")))
+    assert last_values_kept.check(history(held, other)) == [f"{PLAIN} is not the same for node-1 and node-2: b'b'"]

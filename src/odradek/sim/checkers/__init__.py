@@ -19,6 +19,7 @@ from odradek.sim.checkers import (
     fenced_leads_nothing,
     fenced_silent,
     inputs_once,
+    last_values_kept,
     living_keep_sessions,
     log_end,
     offsets_forward,
@@ -43,7 +44,16 @@ from odradek.sim.checkers import (
     watermark_forward,
 )
 from odradek.sim.checkers.promised import promised
-from odradek.sim.history import ClientEvent, Event, GroupEvent, History, QuorumEvent, ReplicaEvent, TransactionEvent
+from odradek.sim.history import (
+    ClientEvent,
+    Event,
+    GroupEvent,
+    History,
+    QuorumEvent,
+    ReplicaEvent,
+    TableEvent,
+    TransactionEvent,
+)
 
 Checker: TypeAlias = Callable[[History], list[str]]
 
@@ -93,6 +103,7 @@ _OF: tuple[tuple[tuple[type[Event], ...], tuple[Checker, ...]], ...] = (
             fenced_silent.check,
         ),
     ),
+    (get_args(TableEvent), (last_values_kept.check,)),
 )
 """Each with what it is about: where nothing of that happened, there is nothing to judge."""
 
