@@ -60,7 +60,7 @@ def test_markers_before_the_end_is_committed(monkeypatch: pytest.MonkeyPatch) ->
         deliver(self, CoordinatorDecision(decision.records, decision.answers, decision.next_deadline_ms))
 
     monkeypatch.setattr(ShardRunner, "_deliver", hasty)
-    assert caught(*TORN, aims=("strike_decided",))
+    assert caught(*TORN, *STUCK, aims=("strike_decided",))
 
 
 def test_stable_beyond_an_open_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,9 +147,9 @@ class Copier(ClientProcess):
             self.cluster.trace.note(self.name, f"{name} failed: {failure!r}")
             self.cluster.trace.mark("transaction failed")
         finally:
-            if receipts:
-                for receipt in receipts:
-                    receipt.add_done_callback(_hear)
+            for receipt in receipts:
+                if receipt.done():
+                    _hear(receipt)
         await self._end(producer, name, committed=False)
         consumer.seek(self._source, begins)
 
@@ -169,6 +169,7 @@ class Copier(ClientProcess):
                 if topic != FLEETING:
                     self.cluster.history.add(TransactionSent(name, Partition(topic, index), record))
                 receipts.append(await producer.submit(topic, record, partition=index))
+                receipts[-1].add_done_callback(_hear)
 
             steps.append(step)
 

@@ -14,6 +14,8 @@ from odradek.sim.client_process import ClientProcess, Ports
 from odradek.sim.cluster import Cluster
 from odradek.sim.copier import COMMON, GROUP, Copier, Job
 from odradek.sim.entropy import SimulatedEntropy
+from odradek.sim.hasty import STATES as HASTY
+from odradek.sim.hasty import Hasty
 from odradek.sim.history import (
     CommittedRead,
     InputConsumed,
@@ -63,6 +65,7 @@ STATES = (
     "transaction.version raised to 1",
     "transaction.version raised to 2",
     *FENCED,
+    *HASTY,
 )
 """What a set of seeds must have met to prove anything about transactions."""
 
@@ -95,7 +98,7 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
     working = [asyncio.create_task(shift.run()) for shift in shifts]
     impostor = Impostor(cluster, [shift.job for shift in shifts])
     operator = TransactionOperator(cluster, client)
-    serving = [asyncio.create_task(impostor.run()), asyncio.create_task(operator.run())]
+    serving = [asyncio.create_task(each.run()) for each in (impostor, operator, Hasty(cluster))]
     await faults.run(draw.randrange(FEWEST_FAULTS, 8), RUN_S)
     await asyncio.sleep(max(SHORTEST_S - cluster.loop.time(), 1))
     for producer in producers:
