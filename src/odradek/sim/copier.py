@@ -1,4 +1,7 @@
-"""Consume, transform, produce: a process that copies one partition of the input, in transactions with its offsets.
+"""Consume, transform, produce: a process that copies a partition of the input, in transactions with its offsets.
+
+Either a partition belongs to a transactional id, so that whoever comes next fences who was there before. Or copiers are
+members of a group that share the partitions, each under an id of its own, and the group's generations fence (KIP-447).
 
 Each record that is written begins with the name of its transaction. A copy says which record of the input it is of;
 echoes go to further partitions, so that there is more that has to come about together.
@@ -14,8 +17,9 @@ from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.errors import ClientError, ProducerFailed, RequestTimedOut
 from odradek.client.offsets import GroupMetadata
 from odradek.client.producer import RecordMetadata
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.sim.client_process import ClientProcess
+from odradek.sim.group_member import HEARTBEAT_INTERVAL_MS, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from odradek.sim.history import Partition, TransactionEnded, TransactionEnding, TransactionSent
 from odradek.sim.trace import OPERATION
 from odradek.sim.transaction_cluster import COPIES, ECHOES, FLEETING, INPUT, TransactionCluster
@@ -32,20 +36,26 @@ COMMON: Mapping[str, str | int | bool] = {
 }
 
 
-class Job:
-    """What is copied under which transactional id; one copier after the other does it."""
+_FORMER_MEMBER = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def __init__(self, cluster: TransactionCluster, index: int) -> None:
+
+class Job:
+    """What is copied under which name; one copier after the other does it."""
+
+    def __init__(
+        self, cluster: TransactionCluster, index: int, positions: dict[Partition, int], *, is_grouped: bool
+    ) -> None:
         draw = cluster.draw(f"job {index}")
         self.name = f"copier-{index}"
-        self.source = Partition(INPUT.name, index)
+        self.is_grouped = is_grouped
+        self.sources = list(positions) if is_grouped else [Partition(INPUT.name, index)]
         self.is_classic = draw.random() < 0.4
         """Whether its producers are of before KIP-890, whatever the cluster offers."""
         self.timeout_ms = draw.randrange(SHORTEST_TIMEOUT_MS, LONGEST_TIMEOUT_MS)
         self.is_draining = False
         """Whether nothing new comes: what is left is copied in larger pieces."""
-        self.position = 0
-        """Behind what is known to be copied."""
+        self.positions = positions
+        """Behind what is known to be copied, by whomever."""
         self.identities: list[tuple[int, int]] = []
         """Producer id and epoch, one after the other, as its producers were told."""
         self.fenced = 0
@@ -60,7 +70,7 @@ class Copier(ClientProcess):
     def __init__(self, cluster: TransactionCluster, job: Job, name: str) -> None:
         super().__init__(cluster, name)
         self.job = job
-        self._source = TopicPartition(job.source.topic, job.source.index)
+        self._sources = [TopicPartition(each.topic, each.index) for each in job.sources]
         self._count = 0
         self._identity: tuple[int, int] | None = None
 
@@ -73,18 +83,24 @@ class Copier(ClientProcess):
         try:
             await self._insist(producer.init_transactions)
             self._identify(producer, fences=True)
-            consumer.assign([self._source])
-            await self._insist(lambda: self._find_place(consumer))
+            if self.job.is_grouped:
+                consumer.subscribe([INPUT.name])
+            else:
+                consumer.assign(self._sources)
+                await self._find_place(consumer)
             while not self.is_leaving:
                 records = await consumer.poll(
                     300, max_records=30 if self.job.is_draining else self.draw.choice((1, 2, 5))
                 )
                 if records:
                     await self._copy(producer, consumer, records)
+                elif self.job.is_draining:
+                    await self._look(consumer)
                 await asyncio.sleep(self.draw.random() * 0.3)
-        except (ProducerFailed, KafkaError) as failure:
+        except (ClientError, KafkaError) as failure:
             self.cluster.trace.note(self.name, f"has to end: {failure!r}")
-            self.cluster.trace.mark("producer fenced")
+            if isinstance(failure, ProducerFailed):
+                self.cluster.trace.mark("producer fenced")
             return False
         finally:
             await consumer.close()
@@ -99,7 +115,7 @@ class Copier(ClientProcess):
             **COMMON,
             "bootstrap.servers": self.cluster.bootstrap_servers,
             "client.id": self.name,
-            "transactional.id": self.job.name,
+            "transactional.id": self.name if self.job.is_grouped else self.job.name,
             "transaction.timeout.ms": self.job.timeout_ms,
             "delivery.timeout.ms": 8_000,
             "max.block.ms": 8_000,
@@ -115,6 +131,9 @@ class Copier(ClientProcess):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "max.poll.interval.ms": REBALANCE_TIMEOUT_MS,
         }
 
     async def _find_place(self, consumer: Consumer) -> None:
@@ -123,41 +142,64 @@ class Copier(ClientProcess):
         A coordinator that was replaced and does not know it tells old offsets, as Kafka's does, to whoever is no member
         of the group. It cannot commit any more, though: who can do that first knows all that came before.
         """
-        await consumer.commit({TopicPartition(COPIES.name, self._source.partition): 0})
-        held = (await consumer.committed([self._source]))[self._source]
-        if held is not None:
-            self.job.position = max(self.job.position, held.offset)
+        await consumer.commit({TopicPartition(COPIES.name, each.partition): 0 for each in self._sources})
+        await self._look(consumer)
+
+    async def _look(self, consumer: Consumer) -> None:
+        """How far others have got, who may not have been told."""
+        for partition, held in (await consumer.committed(self._sources)).items():
+            if held is not None:
+                self._note_copied(partition, held.offset)
+
+    def _note_copied(self, partition: TopicPartition, offset: int) -> None:
+        source, positions = Partition(partition.topic, partition.partition), self.job.positions
+        positions[source] = max(positions[source], offset)
 
     async def _copy(self, producer: Producer, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
         """In one transaction; what is not committed is read again."""
         self._count += 1
         name = f"{self.name}/{self._count}"
         receipts: list[asyncio.Future[RecordMetadata]] = []
-        begins = records[0].offset
+        begins: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            begins.setdefault(partition, record.offset)
+            ends[partition] = record.offset + 1
+        group = consumer.group_metadata() if self.job.is_grouped else GroupMetadata(GROUP)
         try:
             producer.begin_transaction()
-            await self._fill(producer, name, records, receipts)
+            await self._fill(
+                producer, name, records, lambda: producer.send_offsets_to_transaction(ends, group), receipts
+            )
             if self.draw.random() < COMMITS:
                 await self._end(producer, name, committed=True)
-                self.job.position = max(self.job.position, records[-1].offset + 1)
+                for partition, end in ends.items():
+                    self._note_copied(partition, end)
                 return
         except ProducerFailed:
             raise
         except (ClientError, KafkaError) as failure:
             self.cluster.trace.note(self.name, f"{name} failed: {failure!r}")
             self.cluster.trace.mark("transaction failed")
+            cause = failure.__cause__ or failure
+            if isinstance(cause, KafkaError) and cause.code in _FORMER_MEMBER:
+                self.cluster.trace.mark("offsets of a former member refused")
         finally:
             for receipt in receipts:
                 if receipt.done():
                     _hear(receipt)
         await self._end(producer, name, committed=False)
-        consumer.seek(self._source, begins)
+        for partition, begin in begins.items():
+            if partition in consumer.assignment:
+                consumer.seek(partition, begin)
 
     async def _fill(
         self,
         producer: Producer,
         name: str,
         records: Sequence[ConsumerRecord],
+        commit_offsets: Callable[[], Awaitable[None]],
         receipts: list[asyncio.Future[RecordMetadata]],
     ) -> None:
         """Copies, echoes, and offsets at some place between them."""
@@ -180,10 +222,6 @@ class Copier(ClientProcess):
         fleeting = self.cluster.fleeting()
         if fleeting and self.draw.random() < 0.2:
             write(FLEETING, self.draw.choice(fleeting).index, "fleeting")
-
-        async def commit_offsets() -> None:
-            offsets = {self._source: records[-1].offset + 1}
-            await producer.send_offsets_to_transaction(offsets, GroupMetadata(GROUP))
 
         steps.insert(self.draw.randrange(len(steps) + 1), commit_offsets)
         stalls = not self.job.is_draining and self.draw.random() < STALLS
@@ -212,6 +250,8 @@ class Copier(ClientProcess):
         An end is told before all partitions know, so what it was before may still write to one of them for a moment;
         what it was before that may not, and a producer that begins is told only when no partition waits.
         """
+        if self.job.is_grouped:
+            return  # Nobody else has its name, so nobody fences it by that.
         transactions = producer._transactions
         assert transactions is not None
         identity = transactions._producer

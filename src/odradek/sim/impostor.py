@@ -126,14 +126,14 @@ class Impostor(Client):
 
     async def _commit_offsets(self, job: Job, producer_id: int, epoch: int) -> None:
         part = TxnOffsetCommitRequestPartition(
-            partition_index=job.source.index, committed_offset=FAR_AWAY, committed_metadata=""
+            partition_index=job.sources[0].index, committed_offset=FAR_AWAY, committed_metadata=""
         )
         request = TxnOffsetCommitRequest(
             transactional_id=job.name,
             group_id=GROUP,
             producer_id=producer_id,
             producer_epoch=epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=job.source.topic, partitions=[part])],
+            topics=[TxnOffsetCommitRequestTopic(name=job.sources[0].topic, partitions=[part])],
         )
         response = await self._ask_leader(GROUPS, request, TxnOffsetCommitResponse, self.draw.choice((2, 3, 4, 5)))
         if response is not None:

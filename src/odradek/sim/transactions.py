@@ -42,10 +42,13 @@ from odradek.sim.transaction_faults import TransactionFaults
 from odradek.sim.transaction_operator import TransactionOperator
 
 STATES = (
+    "copiers share a group",
+    "copiers have partitions of their own",
     "transaction committed",
     "transaction aborted",
     "transaction failed",
     "producer fenced",
+    "offsets of a former member refused",
     "copier stalled",
     "copier killed",
     "copier held",
@@ -69,6 +72,8 @@ STATES = (
 )
 """What a set of seeds must have met to prove anything about transactions."""
 
+GROUPED = 0.4
+"""How many runs have copiers that are members of a group."""
 FEWEST_FAULTS = 3
 FEWEST_OPERATIONS = 60
 DECIDED_S = 40.0
@@ -89,7 +94,10 @@ async def scenario(cluster: Cluster, *, power: bool) -> None:
         InputProducer(cluster, f"producer-{number}", MANY, partitions=[partition])
         for number, partition in enumerate(sources)
     ]
-    shifts = [Shift(cluster, Job(cluster, partition.index)) for partition in sources]
+    is_grouped = draw.random() < GROUPED
+    cluster.trace.mark("copiers share a group" if is_grouped else "copiers have partitions of their own")
+    positions = dict.fromkeys(sources, 0)
+    shifts = [Shift(cluster, Job(cluster, number, positions, is_grouped=is_grouped)) for number in range(len(sources))]
     readers = [CommittedReader(cluster, f"reader-{number}") for number in range(2)]
     watching = asyncio.create_task(_watch(cluster, faults))
     for reader in readers:
@@ -199,7 +207,7 @@ class Shift:
         cluster = self._cluster
         self.job.is_draining = True
         newest = self._copiers[-1] if self._copiers else self._begin()
-        while self.job.position < cluster.end_of(self.job.source):
+        while any(self.job.positions[each] < cluster.end_of(each) for each in self.job.sources):
             if newest.over.is_set():
                 newest = self._begin()
             await asyncio.sleep(0.3)
