@@ -80,35 +80,37 @@ class Copier(ClientProcess):
         consumer = Consumer(ports, self._consumer_settings())
         if self.job.is_classic:
             producer.cluster.feature_level = lambda name: 0  # type: ignore[method-assign]
+        is_orderly = True
         try:
-            await self._insist(producer.init_transactions)
-            self._identify(producer, fences=True)
-            if self.job.is_grouped:
-                consumer.subscribe([INPUT.name])
-            else:
-                consumer.assign(self._sources)
-                await self._find_place(consumer)
-            while not self.is_leaving:
-                records = await consumer.poll(
-                    300, max_records=30 if self.job.is_draining else self.draw.choice((1, 2, 5))
-                )
-                if records:
-                    await self._copy(producer, consumer, records)
-                elif self.job.is_draining:
-                    await self._look(consumer)
-                await asyncio.sleep(self.draw.random() * 0.3)
+            await self._serve(producer, consumer)
         except (ClientError, KafkaError) as failure:
+            is_orderly = False
             self.cluster.trace.note(self.name, f"has to end: {failure!r}")
             if isinstance(failure, ProducerFailed):
                 self.cluster.trace.mark("producer fenced")
-            return False
-        finally:
-            await consumer.close()
-            try:
-                await producer.close(5_000)
-            except ClientError as failure:
-                self.cluster.trace.note(self.name, f"closes badly: {failure!r}")
-        return True
+        await consumer.close()
+        try:
+            await producer.close(5_000)
+        except ClientError as failure:
+            self.cluster.trace.note(self.name, f"closes badly: {failure!r}")
+        return is_orderly
+
+    async def _serve(self, producer: Producer, consumer: Consumer) -> None:
+        """Until told to leave; raises why it cannot go on."""
+        await self._insist(producer.init_transactions)
+        self._identify(producer, fences=True)
+        if self.job.is_grouped:
+            consumer.subscribe([INPUT.name])
+        else:
+            consumer.assign(self._sources)
+            await self._find_place(consumer)
+        while not self.is_leaving:
+            records = await consumer.poll(300, max_records=30 if self.job.is_draining else self.draw.choice((1, 2, 5)))
+            if records:
+                await self._copy(producer, consumer, records)
+            elif self.job.is_draining:
+                await self._look(consumer)
+            await asyncio.sleep(self.draw.random() * 0.3)
 
     def _producer_settings(self) -> dict[str, str | int | bool]:
         return {

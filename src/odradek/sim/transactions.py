@@ -223,15 +223,13 @@ class CommittedReader(ClientProcess):
     cluster: TransactionCluster
 
     async def work(self) -> bool:
-        async with Consumer(self.ports(), self._settings()) as consumer:
-            consumer.assign([TopicPartition(each.topic, each.index) for each in self.cluster.output])
-            while not self.is_leaving:
-                await _poll(self.cluster, self.name, consumer)
-                await asyncio.sleep(self.draw.random() * 0.5)
+        consumer = Consumer(self.ports(), _reading(self.cluster, self.name))
+        consumer.assign([TopicPartition(each.topic, each.index) for each in self.cluster.output])
+        while not self.is_leaving:
+            await _poll(self.cluster, self.name, consumer)
+            await asyncio.sleep(self.draw.random() * 0.5)
+        await consumer.close()
         return True
-
-    def _settings(self) -> dict[str, str | int | bool]:
-        return _reading(self.cluster, self.name)
 
 
 def _reading(cluster: TransactionCluster, name: str) -> dict[str, str | int | bool]:
