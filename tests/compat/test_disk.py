@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ from bench.cells import wait_for_partitions
 from bench.servers import Server
 from tests.compat.brokers import new_server, running
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
+from tests.compat.conversation import Conversation
+from tests.compat.transactional import TRANSACTIONAL_CLIENTS, end
+from tests.compat.wire_producer import ADDING, Producer, finish, init, wait_for_coordinators
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 
@@ -140,3 +145,75 @@ def test_odradek_carries_on_from_apache_kafka(tmp_path: Path, ending: str) -> No
     with running(ApacheKafka(tmp_path)) as last:
         assert_serves(last, "taken-over", records)
         assert_serves(last, "new-here", new)
+
+
+@contextlib.contextmanager
+def talking_to(server: Server) -> Iterator[Conversation]:
+    """Once its coordinators are ready."""
+    with contextlib.closing(Conversation(server.port)) as talking:
+        wait_for_coordinators(talking)
+        yield talking
+
+
+def write(talking: Conversation, producer: Producer, sequence: int) -> None:
+    """A record that says whose it is to both partitions."""
+    for partition in (0, 1):
+        value = f"{producer.transactional_id} {sequence}".encode()
+        request = producer.produce(sequence, topic="ledger", partition=partition, value=value)
+        (topic,) = talking.ask("write", request, ADDING).responses
+        assert topic.partition_responses[0].error_code == 0, talking.lines[-1]
+
+
+def commit_offset(talking: Conversation, producer: Producer, offset: int) -> None:
+    answer = talking.ask("offset", producer.commit_offsets("group", offset, topic="ledger"), 5)
+    assert answer.topics[0].partitions[0].error_code == 0, talking.lines[-1]
+
+
+def committed_offset(server: Server) -> int | None:
+    reader = TRANSACTIONAL_CLIENTS[0].consumer(server.bootstrap, [], group="group", topic="ledger")
+    with contextlib.closing(reader):
+        return reader.committed(("ledger", 0))
+
+
+@pytest.mark.parametrize("ending", ["clean stop", "kill -9"])
+@pytest.mark.parametrize(
+    ("first", "second"), [(new_server, ApacheKafka), (ApacheKafka, new_server)], ids=["to-kafka", "to-odradek"]
+)
+def test_transactions_go_on(
+    tmp_path: Path, first: Callable[[Path], Server], second: Callable[[Path], Server], ending: str
+) -> None:
+    """What is committed, aborted and open is so to the successor, which ends what is open as its producers ask."""
+    with running(first(tmp_path)) as server, talking_to(server) as talking:
+        make_topic(server, "ledger")
+        for name in ("committed", "aborted"):
+            producer = Producer(talking, name)
+            write(talking, producer, 0)
+            commit_offset(talking, producer, 1 if name == "committed" else 100)
+            finish(talking, producer, 5, commit=name == "committed")
+        left_open = [Producer(talking, name) for name in ("to-commit", "to-abort", "to-fence")]
+        for offset, producer in enumerate(left_open, start=2):
+            write(talking, producer, 0)
+            commit_offset(talking, producer, offset)
+        if ending == "kill -9":
+            server.kill()
+    places = [("ledger", 0), ("ledger", 1)]
+    with running(second(tmp_path)) as server, talking_to(server) as talking:
+        end(server.bootstrap, places)
+        with contextlib.closing(TRANSACTIONAL_CLIENTS[0].consumer(server.bootstrap, places)) as reader:
+            assert {value for _, _, value in reader.read(2)} == {b"committed 0"}
+            assert reader.poll() == []  # The rest lies behind transactions that are open.
+            to_commit, to_abort, to_fence = left_open
+            write(talking, to_commit, 1)
+            write(talking, to_abort, 1)
+            finish(talking, to_abort, 5, commit=False)
+            finish(talking, to_commit, 5)
+            assert talking.settle("fence", init(to_fence.transactional_id), 5).error_code == 0
+            values = {value for _, _, value in reader.read(6)}
+        assert values >= {b"to-commit 0", b"to-commit 1"}
+        assert committed_offset(server) == 2
+        for client in TRANSACTIONAL_CLIENTS:
+            committed = [b"committed 0", b"to-commit 0", b"to-commit 1"]
+            assert client.read_all(server.bootstrap, places) == sorted(2 * committed), client
+        with_aborted = [b"aborted 0", b"to-abort 0", b"to-abort 1", b"to-fence 0", *committed]
+        assert TRANSACTIONAL_CLIENTS[0].read_all(server.bootstrap, places, committed=False) == sorted(2 * with_aborted)
+    assert "ERROR" not in (tmp_path / f"{server.kind}.log").read_text()
