@@ -71,6 +71,13 @@ def _imported_by_table(name: str) -> bool:
     return name.startswith(("odradek.protocol.messages.", "odradek.server.handlers."))
 
 
+def test_the_native_module_has_one_door() -> None:
+    """Where it is not installed everything works, so nobody else may need it."""
+    importing = re.compile(r"^\s*(?:import|from) odradek_native\b", re.MULTILINE)
+    found = [module_name(path) for path in MODULES if importing.search(path.read_text())]
+    assert found == ["odradek.protocol.records.native"]
+
+
 BANNED = {
     "a path of one machine": re.compile(r"/(?:work|root|home)/(?!kafka\b)[a-z]"),
     "a package registry's host": re.compile(
