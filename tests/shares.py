@@ -16,7 +16,11 @@ TOGETHER = {
 }
 """Several files, because of something that takes more CPU to start than most of their tests."""
 
-APART = ("tests/simulation/test_quorum_seeds.py", "tests/simulation/test_replication_seeds.py")
+APART = (
+    "tests/simulation/test_quorum_seeds.py",
+    "tests/simulation/test_replication_seeds.py",
+    "tests/simulation/test_transaction_seeds.py",
+)
 """Files whose tests start nothing for each other, and are too many for one worker."""
 
 
