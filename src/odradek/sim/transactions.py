@@ -58,6 +58,7 @@ STATES = (
     "leader moved",
     "coordinator reloaded",
     "coordinator struck",
+    "coordinator struck with what it had decided",
     "struck between two steps",
     "verification answered late",
     "markers late",
