@@ -9,12 +9,13 @@ from odradek.coordinator.group.offsets import VALUE_VERSION, offset_record, offs
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.group.settings import GroupSettings
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit
+from odradek.coordinator.group.topic_commits import TopicCommit
 from odradek.coordinator.record_format import decode_record, encode_batch, encode_key, encode_value
 from odradek.coordinator.shard import Moment
 from odradek.decisions import Ticket
 from odradek.ids import Uuid
 from odradek.protocol.errors import MalformedFrame
+from odradek.protocol.fast.offset_commit import PartitionCommit
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -7,21 +7,19 @@ field; a test holds the two equal.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from odradek.coordinator.group.offsets import PLAIN_VALUE, VALUE_VERSION, offset_value
 from odradek.coordinator.group.records import OffsetCommitKey
 from odradek.coordinator.record_format import encode_key, encode_value
 from odradek.coordinator.shard import Moment
 from odradek.ids import Uuid
+from odradek.protocol.fast.offset_commit import PartitionCommit
 from odradek.protocol.primitives import encode_uvarint
 from odradek.values import value
 
 if TYPE_CHECKING:
     from odradek.coordinator.group.shard import GroupShard
-
-PartitionCommit: TypeAlias = tuple[int, int, int, str]
-"""Partition, offset, leader epoch, and what the consumer wants to be told with them."""
 
 MAX_KEYS_KEPT = 10_000
 """Keys of the log that need not be encoded again: a group commits the same partitions over and over."""

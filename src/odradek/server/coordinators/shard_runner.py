@@ -210,22 +210,24 @@ class ShardRunner(Generic[ShardT]):
         outcome = self.put(decide, proof)
         return await outcome if isinstance(outcome, Deferred) else outcome
 
-    def gather(self, request: Gathered[ShardT]) -> Deferred[None] | None:
-        """As `put`, for requests that are written together; None, and nothing was done: the shard has to be asked."""
+    def gather(self, request: Gathered[ShardT], deferred: Deferred[Any]) -> bool:
+        """As `put`, for requests that are written together; then the deferred is completed with None.
+
+        False, and nothing was done: the shard has to be asked.
+        """
         if len(self._gathered) == MAX_GATHERED:
             self._write_gathered()
         if self.state is not ErrorCode.NONE or self._coordinator.compression is not Compression.NONE:
-            return None
+            return False
         try:
             if not request.check(self.shard, self._coordinator.moment()):
-                return None
+                return False
         except Exception:  # noqa: BLE001 - contained, whatever it is
-            return None  # It is met again there, and answered for.
-        deferred: Deferred[None] = Deferred()
+            return False  # It is met again there, and answered for.
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._write_gathered)
         self._gathered.append((request, deferred))
-        return deferred
+        return True
 
     def _write_gathered(self) -> None:
         """Before anything else is decided, since what was checked must still be true."""

@@ -64,7 +64,7 @@ async def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetComm
     try:
         require(ctx.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         require(ctx.caller, Operation.READ, ResourceType.GROUP, request.group_id)
-        topics, refused = sort_topics(ctx, topics, by_id=False)
+        topics, refused = sort_topics(ctx.rooms, ctx.caller, topics, by_id=False)
         if not topics and refused:
             return _answer(refused)
         response: OffsetCommitResponse = await ctx.rooms.groups.ask(

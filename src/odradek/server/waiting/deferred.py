@@ -14,6 +14,7 @@ from odradek.ports import Part
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 ResultT = TypeVar("ResultT")
+OtherT = TypeVar("OtherT")
 
 
 class Deferred(Generic[ResultT]):
@@ -74,6 +75,28 @@ class Deferred(Generic[ResultT]):
                 if not self.is_done:
                     self.abandon()
         return self.result()
+
+
+class Translated(Deferred[ResultT]):
+    """What another one comes to, told in other words; nobody else waits for that one."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, other: Deferred[OtherT], told: Callable[[OtherT | None, KafkaError | None], ResultT]) -> None:
+        """`told` makes the result of that one's, or of why it has none."""
+        Deferred.__init__(self)
+        self._told = told
+        other.on_done = self._tell
+
+    def _tell(self, other: Deferred[Any]) -> None:
+        try:
+            told = self._told(other.result(), None)
+        except KafkaError as refused:
+            told = self._told(None, refused)
+        except Exception as failure:  # noqa: BLE001 - whoever waits for this one sorts it out
+            self.fail(failure)
+            return
+        self.complete(told)
 
 
 def of_task(coroutine: Coroutine[Any, Any, ResultT]) -> Deferred[ResultT]:

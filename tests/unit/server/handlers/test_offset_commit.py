@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.unit.server.group_clients import QUICK, commit, committed, node_with_topic, stable_member
 from tests.unit.server.rig import Client, Rig
 
 from odradek.ids import ZERO_UUID
+from odradek.metadata.topic_names import GROUP_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
@@ -54,6 +57,44 @@ def test_a_member_commits(version: int) -> None:
         request.generation_id_or_member_epoch = 2
         refused = await client.ask(request, version)
         assert {part.error_code for part in refused.topics[0].partitions} == {ErrorCode.ILLEGAL_GENERATION, UNKNOWN}
+
+    rig.run(run)
+
+
+@pytest.mark.parametrize("version", range(2, 6))
+def test_old_clients_may_say_how_long_an_offset_is_kept(version: int) -> None:
+    rig = Rig(properties=QUICK | {"offsets.retention.check.interval.ms": "1000"})
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        await client.ask(commit("g", "t", {1: 6}), version)
+        assert codes(await client.ask(commit("g", "t", {0: 5}, retention_time_ms=60_000), version)) == {("t", 0): 0}
+        await asyncio.sleep(30)
+        assert await committed(client) == {0: 5, 1: 6}
+        await asyncio.sleep(60)
+        assert await committed(client) == ({1: 6} if version < 5 else {0: 5, 1: 6})
+
+    rig.run(run)
+
+
+def test_commits_of_a_turn_are_written_together() -> None:
+    rig = Rig(properties=QUICK)
+
+    async def run() -> None:
+        client = await node_with_topic(rig)
+        members = [client, rig.connect(), rig.connect()]
+        for each in members:
+            await each.ask(commit("g", "t", {0: 1}), 9)
+        log_of_group = [hosted for hosted in rig.node.rooms.replicas if hosted.topic == GROUP_TOPIC]
+        before = [(hosted.appends, hosted.partition.log.log_end_offset) for hosted in log_of_group]
+        asked = [(each, each.send(commit("g", "t", {index: 9}), 9)) for index, each in enumerate(members)]
+        for each, number in asked:
+            assert codes(await each.answer(number, commit("g", "t", {}), 9)) != {}
+        grown = [
+            (hosted.appends - appends, hosted.partition.log.log_end_offset - end)
+            for hosted, (appends, end) in zip(log_of_group, before, strict=True)
+        ]
+        assert sorted(grown)[-1] == (1, 3)
 
     rig.run(run)
 

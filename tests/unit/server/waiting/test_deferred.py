@@ -9,7 +9,7 @@ import pytest
 from odradek.adapters.clock import SystemClock
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.server.containment import Containment
-from odradek.server.waiting.deferred import Deferred, Woken, of_task
+from odradek.server.waiting.deferred import Deferred, Translated, Woken, of_task
 from odradek.server.waiting.purgatory import Purgatory
 
 
@@ -110,3 +110,17 @@ def test_what_a_task_comes_to_is_told_once_it_has_ended() -> None:
         assert (told, done.result(), unwanted.is_done) == ([done], 7, True)
 
     asyncio.run(test())
+
+
+def test_a_refusal_may_be_told_as_a_result_and_what_nobody_expected_is_not_hidden() -> None:
+    def told(number: int | None, refused: KafkaError | None) -> str:
+        return str(number) if refused is None else refused.code.name
+
+    well, refused, broken = Deferred[int](), Deferred[int](), Deferred[int]()
+    translated = [Translated(each, told) for each in (well, refused, broken)]
+    well.complete(7)
+    refused.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+    broken.fail(ZeroDivisionError())
+    assert [each.result() for each in translated[:2]] == ["7", "NOT_COORDINATOR"]
+    with pytest.raises(ZeroDivisionError):
+        translated[2].result()

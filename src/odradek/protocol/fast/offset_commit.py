@@ -1,45 +1,152 @@
-"""OffsetCommit for partitions of one topic, from the frame's bytes to the log and to the answer's bytes.
+"""OffsetCommit, versions 2 to 10: from bytes to a plan, and from what came of it to bytes.
 
-That is what most consumers send. Anything else (several topics, a topic or a partition that does not exist, tagged
-fields, an error) returns None before anything was done, and the generic path takes over; a test
-holds the two equal. Versions before 5 carry a retention time and always take the generic path.
+By hand is read, from version 5 on, what most consumers send: offsets of partitions of one topic, and nothing tagged. By
+hand is written that all of them are committed. Versions before carry a retention time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from odradek.coordinator.group.topic_commits import PartitionCommit, TopicCommit
-from odradek.ids import NO_EPOCH, Uuid
+from odradek.ids import NO_EPOCH, ZERO_UUID, Uuid
 from odradek.protocol.codec import encode
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.frame import response_frame
 from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from odradek.server.net.routes import FastAnswer, FastPath
-from odradek.server.waiting.deferred import Deferred
 from odradek.values import value
 
 if TYPE_CHECKING:
-    from odradek.server.rooms import Rooms
+    from odradek.ports import Part
 
-_OLDEST = 5
+TOPIC_IDS_SINCE = 10
+_FIRST_BY_HAND = 5
 _EPOCHS_SINCE = 6
 _INSTANCES_SINCE = 7
 _COMPACT_SINCE = 8
-_TOPIC_IDS_SINCE = 10
 
 MAX_PARTITIONS = 100
 """So many that counts fit into one byte."""
 
 MAX_REQUESTS_KEPT = 4096
 """Requests that need not be parsed again: a consumer sends the same every few seconds, with another offset."""
+
+PartitionCommit: TypeAlias = tuple[int, int, int, str]
+"""Partition, offset, leader epoch, and what the consumer wants to be told with them."""
+
+
+class OffsetCommitPlan:
+    """Offsets of a group, topic by topic."""
+
+    __slots__ = (
+        "accepted",
+        "generation_id",
+        "group_id",
+        "instance_id",
+        "member_id",
+        "partitions",
+        "retention_ms",
+        "throttle_ms",
+        "topics",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        topics: Sequence[Any],
+        partitions: Sequence[list[PartitionCommit]],
+        *,
+        retention_ms: int = -1,
+        accepted: bytes | None = None,
+    ) -> None:
+        self.version = version
+        self.group_id = group_id
+        self.generation_id = generation_id
+        """Of a member of a consumer group its epoch."""
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.topics = topics
+        """By id from version 10 on, by name before;"""
+        self.partitions = partitions
+        """and what is to be committed of each."""
+        self.retention_ms = retention_ms
+        self.accepted = accepted
+        """The answer behind its correlation id if all is committed, of a plan that was read by hand."""
+        self.throttle_ms = 0
+
+    def request(self) -> OffsetCommitRequest:
+        """The same as a message."""
+        by_id = self.version >= TOPIC_IDS_SINCE
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            retention_time_ms=self.retention_ms,
+            topics=[_topic(key, parts, by_id=by_id) for key, parts in zip(self.topics, self.partitions, strict=True)],
+        )
+
+
+def _topic(key: str | Uuid, partitions: list[PartitionCommit], *, by_id: bool) -> OffsetCommitRequestTopic:
+    parts = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
+        )
+        for index, offset, epoch, metadata in partitions
+    ]
+    if by_id:
+        return OffsetCommitRequestTopic(topic_id=Uuid(cast("bytes", key)), partitions=parts)
+    return OffsetCommitRequestTopic(name=cast("str", key), partitions=parts)
+
+
+Outcome: TypeAlias = OffsetCommitResponse | None
+"""None where everything is committed."""
+
+Reader: TypeAlias = Callable[[memoryview, int], OffsetCommitPlan | None]
+Writer: TypeAlias = "Callable[[OffsetCommitPlan, Outcome, int], bytes | list[Part]]"
+
+
+def plan_of(request: OffsetCommitRequest, version: int) -> OffsetCommitPlan:
+    by_id = version >= TOPIC_IDS_SINCE
+    return OffsetCommitPlan(
+        version,
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        [Uuid(topic.topic_id) if by_id else topic.name for topic in request.topics],
+        [
+            [
+                (
+                    part.partition_index,
+                    part.committed_offset,
+                    part.committed_leader_epoch,
+                    part.committed_metadata or "",
+                )
+                for part in topic.partitions
+            ]
+            for topic in request.topics
+        ],
+        retention_ms=request.retention_time_ms,
+    )
+
+
+# Reading.
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -49,11 +156,6 @@ _OFFSET_AND_EPOCH = Struct(">qi")
 _PARTITION_AND_SIZE = Struct(">iqih")
 _PARTITION_AND_SIZE_BEFORE_6 = Struct(">iqh")
 _COMPACT_PARTITION_AND_SIZE = Struct(">iqiB")
-_ANSWER_HEAD = Struct(">ii")
-_ANSWER = Struct(">ii")
-_ANSWER_PARTITION = Struct(">ih")
-_COMPACT_ANSWER = Struct(">BiB")
-_COMPACT_ANSWER_PARTITION = Struct(">ihB")
 _END_OF_TOPIC_AND_REQUEST = _END_OF_TOPIC_AND_ANSWER = b"\0\0"
 """Neither has tagged fields."""
 _NULL = -1
@@ -73,12 +175,11 @@ class _Request:
     instance_id: str | None
     topic: bytes
     """As it stands there: its name with its size in front, or its id."""
-    name: str
-    """Empty where there is an id."""
+    topics: list[str | Uuid]
     partitions: list[PartitionCommit]
 
 
-Parse: TypeAlias = Callable[[bytes], _Request | None]
+_Parse: TypeAlias = Callable[[bytes], _Request | None]
 
 
 @value
@@ -101,11 +202,11 @@ _ENDING_BEFORE_8 = _Ending(14, (b"\0\0", b"\xff\xff"), b"\0\0\0\1")
 _COMPACT_ENDING = _Ending(16, (b"\0\0\0\0", b"\1\0\0\0"), b"\2")
 
 
-def fast_commit(version: int, _: str) -> FastPath:
-    """The handler for one version."""
-    if version < _OLDEST:
-        return lambda rooms, frame, position, correlation_id: None
-    compact, by_id = version >= _COMPACT_SINCE, version >= _TOPIC_IDS_SINCE
+def read_offset_commit(version: int) -> Reader:
+    """The reader for one version."""
+    if version < _FIRST_BY_HAND:
+        return lambda frame, position: None
+    compact, by_id = version >= _COMPACT_SINCE, version >= TOPIC_IDS_SINCE
     parse = _parse_compact(by_id=by_id) if compact else _parse_before_8(version)
     accepted = _accepted_compact if compact else _accepted_before_8
     ending = _COMPACT_ENDING if compact else _ENDING_BEFORE_8 if version >= _EPOCHS_SINCE else _ENDING_BEFORE_6
@@ -119,7 +220,7 @@ def fast_commit(version: int, _: str) -> FastPath:
             return None
         return request, accepted(request.topic, request.partitions)
 
-    def handle(rooms: Rooms, frame: memoryview, position: int, correlation_id: int) -> FastAnswer:
+    def read(frame: memoryview, position: int) -> OffsetCommitPlan | None:
         data = bytes(frame[position:])
         try:
             known = recall(data[:-end_size]) if same_again(data) else None
@@ -135,48 +236,24 @@ def fast_commit(version: int, _: str) -> FastPath:
                 partitions = [(request.partitions[0][0], offset, epoch, "")]
         except (StructError, IndexError, UnicodeDecodeError):
             return None
-        topics = rooms.image.topics
-        topic = topics.by_id.get(Uuid(request.topic)) if by_id else topics.by_name.get(request.name)
-        runner = rooms.groups.runner(request.group_id)
-        if topic is None or runner is None:
-            return None
-        count = len(topic.partitions)
-        for part in partitions:
-            if not 0 <= part[0] < count:
-                return None
-        commit = TopicCommit(
+        return OffsetCommitPlan(
+            version,
             request.group_id,
+            request.generation_id,
             request.member_id,
             request.instance_id,
-            request.generation_id,
-            version,
-            topic.name,
-            topic.topic_id,
-            partitions,
+            request.topics,
+            (partitions,),
+            accepted=answer,
         )
-        committed = runner.gather(commit)
-        if committed is not None:
-            committed.asked, committed.frame = (commit, answer), _committed
-        return committed
 
-    return handle
+    return read
 
 
-def _committed(committed: Deferred[Any], correlation_id: int) -> bytes:
-    """The answer, once it is true."""
-    answer: bytes
-    commit, answer = committed.asked
-    try:
-        committed.result()
-    except KafkaError as refused:
-        answer = _refused(commit, refused.code)
-    return _ANSWER_HEAD.pack(len(answer) + 4, correlation_id) + answer
+# A size that goes beyond the end makes the last position differ from the end, or there is nothing to unpack.
 
 
-# Requests. A size that goes beyond the end makes the last position differ from the end, or there is nothing to unpack.
-
-
-def _parse_before_8(version: int) -> Parse:
+def _parse_before_8(version: int) -> _Parse:
     knows_instances = version >= _INSTANCES_SINCE
     knows_epochs = version >= _EPOCHS_SINCE
 
@@ -218,12 +295,12 @@ def _parse_before_8(version: int) -> Parse:
             partitions.append((index, offset, epoch, metadata))
         if position != len(data):
             return None
-        return _Request(group_id, generation_id, member_id, instance_id, topic, topic[2:].decode(), partitions)
+        return _Request(group_id, generation_id, member_id, instance_id, topic, [topic[2:].decode()], partitions)
 
     return parse
 
 
-def _parse_compact(*, by_id: bool) -> Parse:
+def _parse_compact(*, by_id: bool) -> _Parse:
     def parse(data: bytes) -> _Request | None:
         position = data[0]
         if not 0 < position < _TWO_BYTES:
@@ -252,8 +329,8 @@ def _parse_compact(*, by_id: bool) -> Parse:
         partitions = _parse_compact_partitions(data, position)
         if partitions is None:
             return None
-        name = "" if by_id else topic[1:].decode()
-        return _Request(group_id, generation_id, member_id, instance_id, topic, name, partitions)
+        key = Uuid(topic) if by_id else topic[1:].decode()
+        return _Request(group_id, generation_id, member_id, instance_id, topic, [key], partitions)
 
     return parse
 
@@ -278,7 +355,24 @@ def _parse_compact_partitions(data: bytes, position: int) -> list[PartitionCommi
     return partitions if data[position:] == _END_OF_TOPIC_AND_REQUEST else None
 
 
-# Answers, from behind the correlation id.
+# Writing.
+
+_ANSWER_HEAD = Struct(">ii")
+_ANSWER = Struct(">ii")
+_ANSWER_PARTITION = Struct(">ih")
+_COMPACT_ANSWER = Struct(">BiB")
+_COMPACT_ANSWER_PARTITION = Struct(">ihB")
+
+
+def response_of(plan: OffsetCommitPlan, code: ErrorCode) -> OffsetCommitResponse:
+    """All partitions are told the same."""
+    by_id = plan.version >= TOPIC_IDS_SINCE
+    topics = []
+    for key, partitions in zip(plan.topics, plan.partitions, strict=True):
+        parts = [OffsetCommitResponsePartition(partition_index=part[0], error_code=code) for part in partitions]
+        name, topic_id = ("", Uuid(cast("bytes", key))) if by_id else (cast("str", key), ZERO_UUID)
+        topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=parts))
+    return OffsetCommitResponse(topics=topics)
 
 
 def _accepted_before_8(topic: bytes, partitions: list[PartitionCommit]) -> bytes:
@@ -302,10 +396,15 @@ def _accepted_compact(topic: bytes, partitions: list[PartitionCommit]) -> bytes:
     return b"".join(parts)
 
 
-def _refused(commit: TopicCommit, code: ErrorCode) -> bytes:
-    """Rare enough for the generic path."""
-    version = commit.api_version
-    parts = [OffsetCommitResponsePartition(partition_index=part[0], error_code=code) for part in commit.partitions]
-    topic = OffsetCommitResponseTopic(name=commit.topic, topic_id=commit.topic_id, partitions=parts)
-    no_tagged_fields = b"\0" if version >= _COMPACT_SINCE else b""
-    return no_tagged_fields + encode(OffsetCommitResponse(topics=[topic]), version)
+def write_offset_commit(version: int) -> Writer:
+    """The writer for one version."""
+    header_version = 1 if version >= _COMPACT_SINCE else 0
+
+    def write(plan: OffsetCommitPlan, outcome: Outcome, correlation_id: int) -> bytes | list[Part]:
+        if outcome is None and plan.accepted is not None and not plan.throttle_ms:
+            return _ANSWER_HEAD.pack(len(plan.accepted) + 4, correlation_id) + plan.accepted
+        response = outcome or response_of(plan, ErrorCode.NONE)
+        response.throttle_time_ms = plan.throttle_ms
+        return response_frame(correlation_id, [encode(response, version)], header_version=header_version)
+
+    return write
