@@ -408,7 +408,9 @@ def _explained(code: ErrorCode, me: Self, image: Image) -> str:
 
 def _levels_not_served(me: Self, image: Image) -> list[str]:
     served = {feature.name: (feature.minimum, feature.maximum) for feature in me.features}
-    finalized = {METADATA_VERSION: image.features.metadata_version, **image.features.finalized}
+    finalized = dict(image.features.finalized)
+    if image.features.metadata_version:  # It is refused before it has read any of the metadata, at times.
+        finalized[METADATA_VERSION] = image.features.metadata_version
     ranges = [(name, level, *served.get(name, (0, 0))) for name, level in finalized.items()]
     return [
         f"{name}={level} (served: {lowest} to {highest})"

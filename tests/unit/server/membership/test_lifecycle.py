@@ -16,6 +16,7 @@ from odradek.metadata.image.cluster import (
     register_broker_record,
     register_controller_record,
 )
+from odradek.metadata.image.features import FeaturesImage
 from odradek.protocol.api import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -160,6 +161,26 @@ def test_what_will_not_change_is_not_asked_again(code: ErrorCode, said: str) -> 
         with pytest.raises(RegistrationRefused, match=said):
             await scripted.lifecycle.register(ME)
         assert scripted.now_ms < 1_000
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("metadata_version", "said"),
+    [
+        (0, "does not serve, which it does not know yet"),
+        (30, r"does not serve, metadata\.version=30 \(served: 0 to 0\)"),
+    ],
+)
+def test_it_names_the_features_that_it_lacks_as_far_as_it_knows_them(metadata_version: int, said: str) -> None:
+    async def test(controllers: Controllers) -> None:
+        scripted = Scripted(controllers)
+        scripted.image = replace(
+            scripted.image, features=FeaturesImage(metadata_version=metadata_version, finalized={"kraft.version": 0})
+        )
+        scripted.registrations = [ErrorCode.UNSUPPORTED_VERSION]
+        with pytest.raises(RegistrationRefused, match=said):
+            await scripted.lifecycle.register(ME)
 
     play(test)
 
