@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from bench.clusters import Cluster, Member, wait_for_leaders, wait_for_replicas
 from bench.servers import OdradekServer, Server
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.compat.clients import CONFLUENT, ProducerSettings, Record
+from tests.compat.transactional import TRANSACTIONAL_CLIENTS, end
+
+from odradek.coordinator.record_format import partition_for
 
 pytestmark = [pytest.mark.compat, pytest.mark.java]
 slow = pytest.mark.slow
@@ -20,7 +24,8 @@ slow = pytest.mark.slow
 CONTROLLER, BROKER, BOTH = ("controller",), ("broker",), ("broker", "controller")
 
 # A cluster may only work with what all of its nodes serve, and Odradek has no such coordinators yet.
-NOT_SERVED = ("transaction.version=0", "share.version=0", "streams.version=0")
+NOT_SERVED = ("share.version=0", "streams.version=0")
+TRANSACTIONAL = TRANSACTIONAL_CLIENTS[0]
 
 
 def apache(roles: tuple[str, ...]) -> Member:
@@ -102,6 +107,56 @@ def test_a_quorum_of_both_kinds(tmp_path: Path, apaches: int) -> None:
         assert_read_everywhere(cluster, "decided", records)
 
 
+@slow
+def test_transactions_over_brokers_of_both_kinds(tmp_path: Path) -> None:
+    """Coordinators and leaders are of both kinds, and each broker is lost once while transactions are open."""
+    members = [odradek(CONTROLLER), apache(BROKER), odradek(BROKER), odradek(BROKER)]
+    topics = ["across", "__transaction_state"]
+    places = [("across", index) for index in range(6)]
+    with Cluster(members, directory=tmp_path, properties={"transaction.state.log.num.partitions": "6"}) as cluster:
+        create_topic(cluster.brokers, "across", replicas=3, partitions=6)
+        wait_for_leaders(cluster.brokers, ["across"], partitions=6, deadline=time.monotonic() + 30)
+        producers = [TRANSACTIONAL.producer(cluster.bootstrap, name, 120_000) for name in ids_of_each_partition(6)]
+        with wire.Connection(cluster.brokers[0].port) as connection:
+            for topic in topics:
+                leaders = {state.leader for state in wire.partition_states(connection, [topic]).values()}
+                assert leaders == {2, 3, 4}, topic
+        committed = []
+        for turn, lost in enumerate(cluster.brokers):
+            for number, producer in enumerate(producers):
+                producer.begin()
+                for place in places:
+                    producer.send(place, b"%d/%d" % (turn, number))
+            lost.kill()
+            remaining = [server for server in cluster.brokers if server is not lost]
+            wait_for_leaders(remaining, topics, partitions=12, deadline=time.monotonic() + 60)
+            for number, producer in enumerate(producers):
+                if (turn + number) % 2:
+                    producer.abort()
+                else:
+                    producer.commit()
+                    committed += [b"%d/%d" % (turn, number)] * len(places)
+            lost.spawn()
+            cluster.wait_until_whole()
+            for server in cluster.brokers:
+                wait_for_replicas(server, topics, time.monotonic() + 60)
+        for producer in producers:
+            producer.close()
+        end(cluster.bootstrap, places)
+        for server in cluster.brokers:
+            assert TRANSACTIONAL.read_all(server.bootstrap, places) == sorted(committed)
+
+
+def ids_of_each_partition(partitions: int) -> list[str]:
+    """Transactional ids, one for each partition of `__transaction_state`."""
+    found: dict[int, str] = {}
+    for number in itertools.count():
+        if len(found) == partitions:
+            return list(found.values())
+        found.setdefault(partition_for(f"across-{number}", partitions), f"across-{number}")
+    raise AssertionError
+
+
 def create_topic(brokers: Sequence[Server], topic: str, *, replicas: int, partitions: int = 3) -> None:
     """Through whichever of the brokers answers; a controller that was just lost may take a while to be replaced."""
     deadline, error = time.monotonic() + 60, -1
@@ -161,5 +216,7 @@ def assert_survives(cluster: Cluster, topic: str, records: list[Record], *, lost
 @slow
 def test_a_broker_that_lacks_what_the_cluster_works_with_says_so(tmp_path: Path) -> None:
     members = [Member(ApacheKafka, CONTROLLER), odradek(BROKER)]
-    with pytest.raises(RuntimeError, match=r"does not serve, .*transaction\.version=2 \(served: 0 to 0\)"):
+    # It may be refused before it has read what the cluster works with.
+    missing = r"does not serve, (.*share\.version=1 \(served: 0 to 0\)|which it does not know yet)"
+    with pytest.raises(RuntimeError, match=missing):
         Cluster(members, directory=tmp_path).__enter__()
