@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.compat.brokers import created_topic, new_cluster, new_name, new_server
+from tests.compat.java_programs import java_run
 from tests.compat.patience import eventually
 from tests.compat.transactional import (
     TRANSACTIONAL_CLIENTS,
@@ -229,3 +230,32 @@ def test_offsets_of_a_former_generation_are_refused(
             producer.send_offsets({places[0]: 5}, consumer.group)
             producer.commit()
             eventually(lambda: consumer.committed(places[0]), 5)
+
+
+@pytest.mark.java
+def test_transactions_of_the_java_client(brokers: Brokers, places: list[Place]) -> None:
+    """It leaves it to brokers to add partitions, and its epoch rises with every transaction (KIP-890)."""
+    topic, group = places[0][0], new_name()
+    written = {
+        number: [f"one send {number % PARTITIONS} {number}", f"one offsets {group} 0 {number}"] for number in range(6)
+    }
+    transactions = [
+        ["one begin", *lines, "one abort" if number % 2 else "one commit"] for number, lines in written.items()
+    ]
+    # One that is empty, and a zombie that is fenced.
+    after = ["one begin", "one commit", "one begin", "one send 0 6", f"two open {topic}", "two begin", "two send 1 7"]
+    script = [f"one open {topic}", *(line for lines in transactions for line in lines), *after, "two commit"]
+    refused = ["one commit", "one begin"]
+    given = "".join(f"{line}\n" for line in [*script, *refused])
+    outcome = java_run("TransactionPipe", brokers.bootstrap, topic, given=given)
+    said = outcome.stdout.splitlines()
+    assert said[: len(script)] == ["ok"] * len(script), outcome.said
+    assert said[len(script) :] in (
+        ["ProducerFencedException", "ProducerFencedException"],
+        ["InvalidProducerEpochException", "KafkaException"],
+    ), said
+    end(brokers.bootstrap, places)
+    for reader in TRANSACTIONAL_CLIENTS:
+        assert numbers(reader.read_all(brokers.bootstrap, places)) == [0, 2, 4, 7], reader
+    with contextlib.closing(TRANSACTIONAL_CLIENTS[0].consumer(brokers.bootstrap, group=group, topic=topic)) as consumer:
+        assert consumer.committed(places[0]) == 4
