@@ -440,6 +440,7 @@ class StableSeen:
     node: str
     partition: Partition
     leader_epoch: int
+    log_start_offset: int
     last_stable_offset: int
     high_watermark: int
 

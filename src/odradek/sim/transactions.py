@@ -261,9 +261,10 @@ async def _watch(cluster: TransactionCluster, faults: TransactionFaults) -> None
             for machine, hosted in cluster.hosted(partition):
                 replica = hosted.partition
                 if replica.is_leader:
-                    stable, watermark = int(replica.log.last_stable_offset), int(replica.log.high_watermark)
+                    log = replica.log
+                    offsets = map(int, (log.log_start_offset, log.last_stable_offset, log.high_watermark))
                     epoch = int(replica.state.leader_epoch)
-                    cluster.history.add(StableSeen(machine.name, partition, epoch, stable, watermark))
+                    cluster.history.add(StableSeen(machine.name, partition, epoch, *offsets))
         await asyncio.sleep(LOOK_EVERY_S)
 
 

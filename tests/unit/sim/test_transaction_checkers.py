@@ -63,9 +63,9 @@ def test_a_good_history_breaks_nothing() -> None:
     told = history(
         sent(ONE),
         sent(TWO, 1),
-        StableSeen("node-1", ONE, 1, 0, 1),
+        StableSeen("node-1", ONE, 1, 0, 0, 1),
         *ended(committed=True),
-        StableSeen("node-1", ONE, 1, 2, 2),
+        StableSeen("node-1", ONE, 1, 0, 2, 2),
         CommittedRead("reader", ONE, ((0, record()),)),
         held(ONE, LoggedBatch(0, 0, 7, 1, True), LoggedBatch(1, 1, 7, 2, True, "commit")),
         held(TWO, LoggedBatch(0, 0, 7, 1, True), LoggedBatch(1, 1, 7, 2, True, "commit")),
@@ -135,15 +135,20 @@ def test_every_input_is_copied_once() -> None:
 
 def test_the_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
     log = held(ONE, LoggedBatch(0, 3, 7, 1, True), LoggedBatch(4, 4, 7, 2, True, "abort"))
-    assert stable_offset.check(history(StableSeen("node-1", ONE, 1, 5, 5), log)) == []
-    (broken,) = stable_offset.check(history(StableSeen("node-1", ONE, 1, 4, 4), log))
+    assert stable_offset.check(history(StableSeen("node-1", ONE, 1, 0, 5, 5), log)) == []
+    (broken,) = stable_offset.check(history(StableSeen("node-1", ONE, 1, 0, 4, 4), log))
     assert broken.endswith("and a transaction is open there from 0 to 4")
 
 
+def test_what_is_deleted_is_open_no_more() -> None:
+    log = held(ONE, LoggedBatch(0, 3, 7, 1, True), LoggedBatch(4, 4, 7, 2, True, "abort"))
+    assert stable_offset.check(history(StableSeen("node-1", ONE, 1, 4, 4, 4), log)) == []
+
+
 def test_the_last_stable_offset_goes_back_only_with_another_leader() -> None:
-    first = StableSeen("node-1", ONE, 1, 5, 5)
-    assert stable_offset.check(history(first, StableSeen("node-2", ONE, 2, 4, 4))) == []
-    assert stable_offset.check(history(first, StableSeen("node-1", ONE, 1, 4, 5))) == [
+    first = StableSeen("node-1", ONE, 1, 0, 5, 5)
+    assert stable_offset.check(history(first, StableSeen("node-2", ONE, 2, 0, 4, 4))) == []
+    assert stable_offset.check(history(first, StableSeen("node-1", ONE, 1, 0, 4, 5))) == [
         "copies-0 on node-1 was stable up to 5 and then up to 4"
     ]
 

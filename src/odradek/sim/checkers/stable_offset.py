@@ -1,4 +1,7 @@
-"""The last stable offset never passes an open transaction, never goes back, and at last reaches the end."""
+"""The last stable offset never passes an open transaction, never goes back, and at last reaches the end.
+
+Where a log has been shortened it is stable from its start on, whatever has been open there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def check(history: History) -> list[str]:
                 broken.append(f"{where} was stable up to {stable[key]} and then up to {event.last_stable_offset}")
             stable[key] = event.last_stable_offset
             for first, marker in spans.get(event.partition, ()):
-                if first < event.last_stable_offset and event.high_watermark <= marker:
+                is_passed = event.log_start_offset <= first < event.last_stable_offset
+                if is_passed and event.high_watermark <= marker:
                     broken.append(
                         f"{where} was stable up to {event.last_stable_offset} with {event.high_watermark} committed, "
                         f"and a transaction is open there from {first} to {marker}"
