@@ -29,6 +29,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cli, Path]:
         cli.ok("produce", "logged", "--json", stdin=(json.dumps(record) + "\n") * 1500)
         cli.ok("produce", "logged", "--compression", "gzip", stdin="last\n")
         cli.ok("consume", "logged", "--group", "readers", "--max-messages", 7)
+        small = ("--config", "cleanup.policy=compact", "--config", "internal.segment.bytes=2000")
+        cli.ok("topic", "create", "latest", *small, "--config", "min.cleanable.dirty.ratio=1")
+        lines = [json.dumps({"key": f"k{number % 5}", "value": "x" * 100}) + "\n" for number in range(200)]
+        for number in range(0, 200, 10):
+            cli.ok("produce", "latest", "--json", stdin="".join(lines[number : number + 10]))
     return cli, data
 
 
@@ -212,3 +217,20 @@ def test_wrong_input(made: tuple[Cli, Path], arguments: list[str], code: int, se
     cli, _ = made
     filled = [word.format(home=cli.home) for word in arguments]
     assert cli.refused("log", *filled, code=code).startswith(sentence.format(home=cli.home))
+
+
+def test_what_compaction_would_leave(made: tuple[Cli, Path]) -> None:
+    cli, data = made
+    before = {path: path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()}
+    latest = next(each for each in cli.json("log", "compaction", data) if each["topic"] == "latest")
+    assert {each["topic"] for each in cli.json("log", "compaction", data)} == {"latest", "__consumer_offsets"}
+    assert (latest["min_cleanable_dirty_ratio"], latest["dirty_ratio"], latest["due"]) == (1.0, 1.0, False)
+    end_offset = latest["first_uncleanable_offset"]
+    assert 100 < end_offset < 200
+    would = latest["round"]
+    assert (would["records_before"], would["records_after"]) == (end_offset, 5)
+    assert (would["keys_before"], would["keys_after"], would["keyless"]) == (5, 5, 0)
+    assert "is not compacted" in cli.refused("log", "compaction", data / "logged-0")
+    (other,) = cli.json("log", "compaction", data / "logged-0", "--config", "cleanup.policy=compact")
+    assert (other["round"]["keys_after"], other["round"]["records_after"]) == (1, 1)
+    assert {path: path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()} == before

@@ -25,7 +25,7 @@ from odradek.apps.cli.log_files import (
 )
 from odradek.apps.cli.log_verify import verify
 from odradek.apps.cli.record_text import record_data, record_lines
-from odradek.apps.terminal.options import add_actions, add_format_option, natural
+from odradek.apps.terminal.options import add_actions, add_format_option, add_many, natural
 from odradek.apps.terminal.output import emit, emit_one_of_many, size_text, table, time_text
 from odradek.apps.terminal.sentence import Sentence
 from odradek.protocol.errors import KafkaError
@@ -77,7 +77,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     verifying.add_argument("path", metavar="DIR")
     verifying.set_defaults(run=f"{_HERE}:verify_directory")
-    for action in (dumping, verifying):
+    looking = actions.add_parser(
+        "compaction",
+        help="show what compaction would leave of partitions, and whether it is due",
+        description="Show for each compacted partition of a data directory, or for a partition's directory, what the "
+        "cleaner would do if it came now: how many keys and records stay, and how many go. How topics are configured "
+        "is read from the metadata log beside the partitions.",
+    )
+    add_many(looking, "paths", at_least=1, metavar="DIR")
+    looking.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="as if the topics had this setting"
+    )
+    looking.set_defaults(run="odradek.apps.cli.log_compaction:compaction")
+    for action in (dumping, verifying, looking):
         add_format_option(action)
 
 
