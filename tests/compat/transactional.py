@@ -264,8 +264,12 @@ class _KafkaPythonProducer(TransactionalProducer):
             transaction_timeout_ms=timeout_ms,
             linger_ms=0,
         )
-        with _kafka_python_refusals():
-            self._producer.init_transactions()
+        try:
+            with _kafka_python_refusals():
+                self._producer.init_transactions()
+        except Refused:
+            self.close()  # Or it goes on asking for metadata when its brokers have long gone.
+            raise
 
     def begin(self) -> None:
         with _kafka_python_refusals():

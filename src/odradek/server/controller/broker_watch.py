@@ -62,6 +62,9 @@ class BrokerWatch:
         self._due_ms = 0
         self._connections: dict[NodeId, tuple[int, object]] = {}
         """Which connection, of which incarnation, a broker heartbeats on."""
+        self._stalls = 0
+        self._from_before_stall: dict[NodeId, tuple[int, object]] = {}
+        """Connections that were there when this node stood still: brokers that live have given them up meanwhile."""
         self._ended: dict[NodeId, tuple[int, int]] = {}
         """The epochs of brokers whose processes have closed a connection of another kind to this one, and when."""
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -122,6 +125,8 @@ class BrokerWatch:
         if self._connections.get(broker_id) != (broker_epoch, connection):
             return
         del self._connections[broker_id]
+        if self._from_before_stall.get(broker_id) == (broker_epoch, connection):
+            return
         broker = self._image().cluster.brokers.get(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch or not self._is_early():
             return
@@ -157,8 +162,11 @@ class BrokerWatch:
         """What is heard of it from now on proves that it lives."""
         broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
         heartbeats = self._sessions.heartbeats(broker_id, broker_epoch)
+        stalls = self._stalls
 
         def is_silent() -> bool:
+            if self._stalls != stalls:
+                return False  # What was seen may be old, and what has come since not read yet.
             spoke = self._sessions.heartbeats(broker_id, broker_epoch) != heartbeats
             return self._active and not spoke and broker_id not in self._connections
 
@@ -206,6 +214,8 @@ class BrokerWatch:
         if late_ms > STALL_MS:
             log.warning("Stood still for %d ms; the sessions of all brokers begin anew", late_ms)
             self._sessions.begin_anew(now_ms=now_ms)
+            self._stalls += 1
+            self._from_before_stall = dict(self._connections)
         for broker_id, broker_epoch in self._sessions.expired(now_ms=now_ms):
             self._run(self._fence_silent(broker_id, broker_epoch))
         self._arm()

@@ -564,6 +564,31 @@ def test_a_controller_that_stood_still_does_not_blame_brokers() -> None:
     watched.run(story)
 
 
+@pytest.mark.parametrize("is_lost_before", [True, False])
+def test_what_a_controller_that_stood_still_finds_closed_is_no_proof(is_lost_before: bool) -> None:
+    """Brokers that live have given it up meanwhile, and one whose address refuses this controller may be among them."""
+    watched = Watched()
+
+    async def story() -> None:
+        machine = watched.machine
+        request = watched.heartbeat_of_two()
+        assert machine.controller.heartbeats_on(request, "somewhere")
+        if is_lost_before:
+            machine.controller.connection_lost(request, "somewhere", closed_by_peer=True)
+        real = machine.clock.monotonic_ms
+        machine.clock.monotonic_ms = lambda: real() + 20_000  # type: ignore[method-assign]
+        await watched.heartbeats_for(SESSION_S + 0.5, 1)
+        watched.listening.close()
+        if not is_lost_before:
+            machine.controller.connection_lost(request, "somewhere", closed_by_peer=True)
+        await watched.heartbeats_for(2, 1)
+        assert not watched.is_fenced(2)
+        await watched.heartbeats_for(SESSION_S, 1)
+        assert watched.is_fenced(2)
+
+    watched.run(story)
+
+
 def test_a_full_disk_delays_fencing_and_does_not_prevent_it() -> None:
     watched = Watched()
 
