@@ -37,7 +37,7 @@ help: ## List the targets
 test: $(READY) ## Everything that must hold: check beside all tests that are not slow; then those that measure time
 	@$(BIN)/python -c 'from odradek.protocol.records.native import in_use; print("Records are looked at with:", in_use())'
 	@$(MAKE) --no-print-directory --jobs=2 check test-side-by-side
-	ODRADEK_NATIVE=0 $(BIN)/pytest -q tests/unit/protocol/records tests/unit/storage
+	ODRADEK_NATIVE=0 $(BIN)/pytest -q -m 'not slow' tests/unit/protocol/records tests/unit/storage
 	$(BIN)/pytest -m 'alone and not slow'
 
 test-side-by-side: $(READY) ## Of `test`, what several workers share

@@ -29,7 +29,7 @@ RETENTION_MS = 1_000
 class CompactedLogAndModel(RuleBasedStateMachine):
     """Producers 1 to 3 write transactions; whoever has none writes without an id."""
 
-    @initialize(seed=st.integers(0, 1000), segment_bytes=st.integers(250, 1500))
+    @initialize(seed=st.integers(0, 1000), segment_bytes=st.integers(260, 1500))
     def start(self, seed: int, segment_bytes: int) -> None:
         self.machine = Machine(seed)
         self.config = replace(COMPACTED, segment_bytes=segment_bytes, delete_retention_ms=RETENTION_MS)
