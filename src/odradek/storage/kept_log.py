@@ -425,6 +425,7 @@ class KeptLog:
         except OSError as failure:
             if failure.errno not in DISK_FULL:
                 raise  # There may be no room even for that; the next flush writes it, or recovery learns it anew.
+        ended = self.producers.unreplicated(self.log_end_offset)
         self._snapshot_offset = recovery.load_producers(
             self._disk,
             self.directory,
@@ -433,6 +434,7 @@ class KeptLog:
             log_start_offset=self.log_start_offset,
             now_ms=self._told_ms,
         )
+        self.producers.stay_unreplicated(ended)
         self._set_roll_timestamp(self._segments.active.first_timestamp())
         self._place_high_watermark(min(self.high_watermark, self.log_end_offset))
 

@@ -368,6 +368,15 @@ class Producers:
         self._unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable()
 
+    def unreplicated(self, end_offset: int) -> dict[int, int]:
+        """Where transactions began whose markers, each with its offset, stay when the log is cut to that end."""
+        return {first: marker for first, marker in self._unreplicated.items() if marker < end_offset}
+
+    def stay_unreplicated(self, ended: dict[int, int]) -> None:
+        """After a reload: snapshots know of open transactions only, and these markers may still be lost."""
+        self._unreplicated.update(ended)
+        self._find_first_unstable()
+
     def high_watermark_advanced(self, high_watermark: int) -> None:
         """Markers below it cannot be lost any more."""
         if self._unreplicated:

@@ -216,3 +216,15 @@ def test_replicated_batches_are_tracked_too() -> None:
 def test_a_batch_without_a_producer_costs_no_state(log: Log) -> None:
     log.append_as_leader(batch_of(b"x"), leader_epoch=0, now_ms=NOW_MS)
     assert len(log.producers) == 0
+
+
+def test_a_truncation_behind_a_marker_that_may_still_be_lost_makes_nothing_stable(log: Log) -> None:
+    produce(log, 0, txn=True)
+    end(log, commit=True)
+    log.advance_high_watermark(1)
+    log.roll(NOW_MS)  # With a snapshot, which knows of open transactions only.
+    produce(log, 0, producer=8)
+    assert log.truncate_to(2)
+    assert log.last_stable_offset == 0
+    log.advance_high_watermark(2)
+    assert log.last_stable_offset == 2
