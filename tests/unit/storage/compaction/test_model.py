@@ -40,10 +40,13 @@ class CompactedLogAndModel(RuleBasedStateMachine):
         self.open: dict[int, list[int]] = {}
         """The offsets of the transaction that a producer has open."""
         self.aborted: set[int] = set()
+        self.is_cut = False
+        """Whether nothing was written since the last truncation, so that nothing has brought that to the device."""
         self.sequences = dict.fromkeys((1, 2, 3), 0)
         self.log = open_log(self.machine.disk, self.config)
 
     def _appended(self, pairs: list[tuple[bytes, bytes | None]], producer: int | None) -> None:
+        self.is_cut = False
         for key, value in pairs:
             self.all.append(((self.end, key, value), producer))
             self.end += 1
@@ -83,6 +86,7 @@ class CompactedLogAndModel(RuleBasedStateMachine):
         if offsets is not None:
             end(self.log, commit=commit, producer=producer)
             self.end += 1
+            self.is_cut = False
             if not commit:
                 self.aborted.update(offsets)
 
@@ -126,6 +130,7 @@ class CompactedLogAndModel(RuleBasedStateMachine):
         """Never below the high watermark: what is committed stays."""
         target = self.log.high_watermark + int((self.log.log_end_offset - self.log.high_watermark) * share)
         if self.log.truncate_to(target):
+            self.is_cut = True
             self.end = self.log.log_end_offset
             lost = [offset for (offset, _, _), _ in self.all if offset >= self.end]
             self.all = [each for each in self.all if each[0][0] < self.end]
@@ -165,6 +170,8 @@ class CompactedLogAndModel(RuleBasedStateMachine):
         self.log = open_log(
             self.machine.disk, self.config, recovery_point=point, high_watermark=watermark, now_ms=self.now_ms
         )
+        if power and self.is_cut:  # The tail may be back, and whoever cut it finds that out as it did before.
+            self.log.truncate_to(self.end)
         assert self.log.log_end_offset == self.end
         assert self.log.high_watermark == watermark
         self._learn_producers()
@@ -184,7 +191,5 @@ class CompactedLogAndModel(RuleBasedStateMachine):
         assert log.size_bytes == sum(segment.size for segment in log.segments)
 
 
-CompactedLogAndModel.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+CompactedLogAndModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestCompactedLogAgainstModel = CompactedLogAndModel.TestCase
